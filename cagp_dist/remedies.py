@@ -17,6 +17,10 @@ class Remedy(Enum):
     SMALLER_BLOCKS = ("lower block_size", "lower [solver] block_size")
     FEWER_ITERATIONS = ("lower iterations", "lower [solver] iterations")
     BLOCK_GAUSS_SEIDEL = ("use BlockGaussSeidel", 'use [solver] name = "block-gauss-seidel"')
+    MORE_TIME = (
+        "raise time_limit_seconds, or give None",
+        "start the same job again with more workers, or raise [runtime] total_seconds or --time-limit",
+    )
     NEIGHBOURS = ("use solver=cagp.Neighbours()", 'use [solver] name = "neighbours"')
     FEWER_TEST_POINTS = (
         "ask for fewer test points",

@@ -46,26 +46,18 @@ from cagp_dist.mapping.cross_validation import (
     RecalibratedMap,
     check_recalibration,
     cross_validate,
-    outlook_of_folds,
     recalibrate_map,
 )
-from cagp_dist.mapping.defaults import (
-    HOUR_SECONDS,
-    KERNEL,
-    MEAN,
-    NUGGET,
-    OFTEN_SWEEPS,
-    QUICK_SECONDS,
-    UNINFORMED,
-)
+from cagp_dist.mapping.defaults import HOUR_SECONDS, KERNEL, MEAN, NUGGET, UNINFORMED
+from cagp_dist.mapping.field_solves import Execution, Solution
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.mapping.gain_in_time import gain_of_other_times
 from cagp_dist.mapping.integration import predict_fields, with_numbers_integrated
 from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.map_samples import draw_fields
-from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
-from cagp_dist.mapping.maps_at_times import outlook_of_times, predict_in_time
-from cagp_dist.mapping.narration import Narrator, Outlook
+from cagp_dist.mapping.map_solves import plan_of_map, solver_of
+from cagp_dist.mapping.maps_at_times import MOST_TOGETHER, predict_in_time
+from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split, usual_blocks
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
@@ -292,9 +284,9 @@ def krige(
         observed, mean = read(model, observations)
         targets = of_kind(kind, find_targets(to, observed), observed)
         targets = model._at_times(targets, observed, mean, at)
-        solves = model._planned(observed, targets, call)
+        solver = model._planned(observed, targets, call)
         model._learn_from(observed, mean, call)
-        return model._map(solves, targets, kind, call)
+        return model._map(solver, targets, kind, call)
 
 
 @dataclass(frozen=True)
@@ -411,15 +403,12 @@ class Kriging:
     @contextmanager
     def _call(self) -> Iterator[_Call]:
         """Open what a call works with."""
-        with executor_from(self.executor) as executor:
-            narrator = Narrator(
-                shown=self.progress,
-                time_limit_seconds=self.time_limit_seconds,
-                workers=executor.workers if executor.shares_memory else 1,
-            )
-            with narrator:
-                lead = 0.0 if self.causal else None
-                yield _Call(SolveSettings(executor, self.memory_limit_bytes, self.solver, lead), narrator)
+        with (
+            executor_from(self.executor) as executor,
+            Narrator(shown=self.progress, time_limit_seconds=self.time_limit_seconds) as narrator,
+        ):
+            lead = 0.0 if self.causal else None
+            yield _Call(SolveSettings(executor, self.memory_limit_bytes, self.solver, lead), narrator)
 
     def _at_times(self, targets: Targets, observed: ObservedObject, mean: MeanLike, at: At) -> Targets:
         """Give targets where the mean is known, at times where the observations have theirs."""
@@ -487,84 +476,60 @@ class Kriging:
             found = find_targets(cast("To", to), observed)
         targets = self._at_times(of_kind(kind, found, observed), observed, learned.mean, at)
         with self._call() as call:
-            solves = self._planned(observed, targets, call)
+            solver = self._planned(observed, targets, call)
             if not arrays:
-                return self._map(solves, targets, kind, call)
-            prediction = self._predicted(solves, targets, call)
+                return self._map(solver, targets, kind, call)
+            prediction = self._predicted(solver, targets, call)
             std = prediction.std
             if return_std and self.recalibration != "none":
                 std = std * self._recalibrated(prediction, targets, call).by
         mean, std = (shaped(each, observed, targets).T for each in (prediction.mean, std))
         return (mean, std) if return_std else mean
 
-    def _planned(self, observed: ObservedObject, targets: Targets, call: _Call) -> list[PlannedSolve]:
-        """Plan the solves, and those of a recalibration, before anything is fitted."""
+    def _planned(self, observed: ObservedObject, targets: Targets, call: _Call) -> Solver:
+        """Choose the solver, and refuse what does not fit before anything is fitted."""
         check_recalibration(self.recalibration)
-        parts, solves = len(families(given_kernel(self))), list[PlannedSolve]()
-        if observed.points.in_time:
-            call.narrator.expect(self._outlook_of_times(observed, targets, given_kernel(self), call))
-        else:
-            solves = plan_solves(observed.points, targets.points, call.settings, kernel_parts=parts)
-            call.narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS))
-        if self.recalibration != "none":
-            stage, points = "recalibration", observed.points
-            call.narrator.expect(outlook_of_folds(points, call.settings, stage=stage, kernel_parts=parts))
-        return solves
+        points, solver = observed.points, solver_of(call.settings.solver, observed.points)
+        together = targets.points
+        if points.in_time:
+            together = together.part(np.arange(min(len(together.X), MOST_TOGETHER)))
+        plan_of_map(points, together, solver, call.settings, kernel_parts=len(families(given_kernel(self))))
+        return solver
 
-    def _outlook_of_times(
-        self, observed: ObservedObject, targets: Targets, kernel: KernelLike, call: _Call
-    ) -> Outlook:
-        """Say what maps at times take by a kernel."""
-        return outlook_of_times(
-            observed.points,
-            targets.points,
-            call.settings,
-            kernel=kernel,
-        )
-
-    def _predicted(self, solves: list[PlannedSolve], targets: Targets, call: _Call) -> Prediction:
-        """Solve, after saying what that takes."""
+    def _predicted(self, solver: Solver, targets: Targets, call: _Call) -> Solution:
+        """Solve, and warn where the observations say nothing."""
         observed, learned = self._fitted(targets)
-        points, sweeps, in_time = observed.points, None, observed.points.in_time
-        if in_time:
-            outlook = self._outlook_of_times(observed, targets, learned.kernel, call)
-        else:
-            if learned.integrated is None and outlook_of(solves).seconds > QUICK_SECONDS:
-                sweeps = expected_sweeps(solves, points, learned, targets.points)
-            outlook = outlook_of(solves, iterations=sweeps)
-        with call.narrator.stage(outlook) as report:
-            if in_time:
-                prediction = predict_in_time(points, learned, targets.points, call.settings, report=report)
+        points = observed.points
+        with call.narrator.stage("solve") as report:
+            execution = Execution.on(call.settings, report=report, on_plan=call.narrator.tell)
+            if points.in_time:
+                prediction = predict_in_time(
+                    points, learned, targets.points, call.settings, execution=execution
+                )
             else:
                 prediction = predict_fields(
-                    points,
-                    learned,
-                    targets.points,
-                    solves=solves,
-                    resources=call.settings,
-                    iterations=sweeps,
-                    report=report,
+                    points, learned, targets.points, solver=solver, execution=execution
                 )
         prior = prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
         if (drift := prediction.drift) is not None and drift.names == ("constant",):
             prior = prior + drift.std[0][:, None] ** 2  # of the level, which is estimated
-        if prior.size and (prediction.variance > UNINFORMED * prior).all():
+        if prior.size and (prediction.std**2 > UNINFORMED * prior).all():
             why = why_uninformed(observed, learned, targets)
             warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)
         return prediction
 
-    def _map(self, solves: list[PlannedSolve], targets: Targets, kind: Kind, call: _Call) -> xr.Dataset:
+    def _map(self, solver: Solver, targets: Targets, kind: Kind, call: _Call) -> xr.Dataset:
         """Solve, and give the result as a data set."""
         observed, learned = self._fitted(targets)
-        prediction = self._predicted(solves, targets, call)
+        prediction = self._predicted(solver, targets, call)
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
         written = f"cagp.krige({', '.join(filter(None, settings))})"
         result = as_dataset(prediction, observed, learned, targets, call=written)
         if targets.in_time:
             prior = prior_variance(learned.kernel, targets.points.wanted)
-            left = (prediction.variance / prior).reshape(targets.hours.size, -1).min(axis=1)
+            left = (prediction.std**2 / prior).reshape(targets.hours.size, -1).min(axis=1)
             about = evidence(targets.hours, observed.points.hours, left > UNINFORMED, causal=self.causal)
             result = result.assign_coords(evidence=about)
         elif gain := gain_of_other_times(observed.points, learned):
@@ -575,7 +540,7 @@ class Kriging:
         corrected = with_recalibration(result, found, observed, targets, method=self.recalibration)
         return with_system(corrected, targets)
 
-    def _recalibrated(self, prediction: Prediction, targets: Targets, call: _Call) -> RecalibratedMap:
+    def _recalibrated(self, prediction: Solution, targets: Targets, call: _Call) -> RecalibratedMap:
         """Correct a prediction by errors at places that are left out."""
         observed, learned = self._fitted(targets)
         with call.narrator.stage("recalibration") as report:
@@ -685,14 +650,8 @@ class Kriging:
             size = self._blocks(blocks_degrees, blocks, folds)
         split = Split.into_folds(observed.points, count=folds, blocks=size, days=by == "day", seed=seed)
         with self._call() as call:
-            outlook = outlook_of_folds(
-                observed.points,
-                call.settings,
-                stage="cross-validation",
-                folds=int(cast("Indices", split.folds).max()) + 1,
-                kernel_parts=len(learned.kernel.parts),
-            )
-            with call.narrator.stage(outlook) as report:
+            about = f"{int(cast('Indices', split.folds).max()) + 1:,} folds"
+            with call.narrator.stage("cross-validation", about) as report:
                 found = cross_validate(observed.points, learned, call.settings, split=split, report=report)
         integrated = learned.integrated is not None
         scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)

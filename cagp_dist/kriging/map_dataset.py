@@ -17,9 +17,9 @@ from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.mapping import FitResult
 from cagp_dist.mapping.cross_validation import LeftOutFolds, RecalibratedMap
 from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
+from cagp_dist.mapping.field_solves import Solution
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_samples import Draws
-from cagp_dist.mapping.map_solves import Prediction
 from cagp_dist.space.sphere import one_or_all
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED
 from cagp_dist.text import bytes_text
@@ -40,19 +40,19 @@ SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the obser
 
 
 def as_dataset(
-    prediction: Prediction, observed: ObservedObject, learned: FittedModel, targets: Targets, *, call: str
+    prediction: Solution, observed: ObservedObject, learned: FittedModel, targets: Targets, *, call: str
 ) -> xr.Dataset:
     """Give mean, std and what is uncomputed the coordinates of the targets, and say how they came about."""
-    variables = {"mean": prediction.mean, "std": prediction.std}
-    if prediction.computational_variance is not None:
-        variables["std_computational"] = np.sqrt(prediction.computational_variance)
+    variables = {"mean": prediction.mean, "std": np.array(prediction.std)}
+    if prediction.computational_std is not None:
+        variables["std_computational"] = np.array(prediction.computational_std)
     texts = descriptions(observed)
     said = attributes(prediction, observed, learned, call=call)
     if targets.cells is not None:
         for text in texts.values():
             text |= {"long_name": f"{text['long_name']}, mean over the cell", "cell_methods": "area: mean"}
         said |= {"title": f"{said['title']}, means over cells", NODES_PER_CELL: int(targets.cells.counts[0])}
-    if not prediction.computational_variance_known:
+    if not prediction.computational_std_known:
         texts["std_computational"]["comment"] = f"At most: an upper bound. {SUM_OF_SQUARES}"
     found = xr.Dataset(
         {
@@ -68,7 +68,7 @@ def as_dataset(
     return found.set_coords(QUANTILE_LEVEL) if QUANTILE_LEVEL in found else found
 
 
-def _drift(prediction: Prediction, observed: ObservedObject) -> dict[str, tuple[object, ...]]:
+def _drift(prediction: Solution, observed: ObservedObject) -> dict[str, tuple[object, ...]]:
     """Coefficients of the mean that were estimated, with their standard errors; nothing where none were."""
     found = prediction.drift
     if found is None:
@@ -85,7 +85,7 @@ def _drift(prediction: Prediction, observed: ObservedObject) -> dict[str, tuple[
 
 
 def _quantiles(
-    prediction: Prediction, observed: ObservedObject, targets: Targets, text: Mapping[str, str]
+    prediction: Solution, observed: ObservedObject, targets: Targets, text: Mapping[str, str]
 ) -> dict[str, tuple[object, ...]]:
     """Quantiles of the field where its distributions are mixtures; nothing where mean and std are enough."""
     if prediction.quantiles is None:
@@ -149,7 +149,7 @@ def descriptions(observed: ObservedObject) -> dict[str, dict[str, str]]:
 
 
 def attributes(
-    prediction: Prediction, observed: ObservedObject, learned: FittedModel, *, call: str
+    prediction: Solution, observed: ObservedObject, learned: FittedModel, *, call: str
 ) -> dict[str, str | int | float | list[float]]:
     """Everything that was chosen inside, for people and programs."""
     kernel, result = learned.kernel, learned.result
@@ -173,7 +173,7 @@ def attributes(
         "prior_mean": learned.mean_text,
         "observations_used": observed.points.count,
         "observations_missing": observed.missing,
-        "patterns_of_gaps": len(prediction.plans),
+        "patterns_of_gaps": len(observed.points.patterns()),
         "planned_memory": bytes_text(max((plan.peak_bytes for plan in prediction.plans), default=0)),
         "executor": prediction.executor,
         "fit_status": "given" if result is None else result.status.value,

@@ -41,7 +41,7 @@ from cagp_dist.gp import condition
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes, metric
 from cagp_dist.kriging.map_dataset import CONVENTIONS
 from cagp_dist.mapping import Neighbours, Progress, Status
-from cagp_dist.mapping.narration import Narrator, Outlook
+from cagp_dist.mapping.narration import Narrator
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, ExecutorLike, Handle, SerialExecutor, executor_from
@@ -212,10 +212,9 @@ def krige_store(
         work = output.parent / f".{output.name}.work"
         with disk_errors(work):
             work.mkdir(parents=True, exist_ok=True)
-        threads = workers.workers if workers.shares_memory else 1
-        narrator = Narrator(shown=progress is None, time_limit_seconds=None, workers=threads)
-        outlook = Outlook("map", plan.lines()[0], plan.seconds, plan.peak_bytes)
-        with held(work / ".lock", where=work), narrator, narrator.stage(outlook) as report:
+        narrator = Narrator(shown=progress is None)
+        with held(work / ".lock", where=work), narrator, narrator.stage("map") as report:
+            narrator.tell(plan)
 
             def say(part: float, *, before: float, share: float) -> None:
                 report(before + share * part)

@@ -5,7 +5,7 @@ solve; else blocks of places are left out, each fold with a solve of its own.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +17,8 @@ from cagp_dist.calibration.recalibration.corrected import corrected_distribution
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
-from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.mapping.defaults import FEW_FOLDS, FOLDS, MOST_LEFT_OUT_FLOPS, OFTEN_SWEEPS, QUANTILE_LEVELS
+from cagp_dist.mapping.defaults import FOLDS, MOST_LEFT_OUT_FLOPS, QUANTILE_LEVELS
+from cagp_dist.mapping.field_solves import Execution, Solution, solve_left_out
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.integration import (
     distribution_of_observations,
@@ -27,13 +27,12 @@ from cagp_dist.mapping.integration import (
     usual_noise_variance,
 )
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import Prediction, arguments_of, outlook_of, plan_solves
+from cagp_dist.mapping.map_solves import problem_of_map, solver_of
 from cagp_dist.mapping.maps_at_times import predict_in_time
-from cagp_dist.mapping.narration import Outlook, Way
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import SolveSettings
 from cagp_dist.mapping.split import Split, usual_blocks
-from cagp_dist.posterior.left_out import each_left_out
+from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Gaussian, Mixture
 from cagp_dist.solvers import Cholesky, Rings, Solver
 from cagp_dist.solvers.interface import no_op
@@ -75,12 +74,13 @@ def cross_validate(
             raise ArgumentError(
                 f"without fold {number} field {int(empty.argmax())} is empty; make the blocks smaller."
             )
-        targets, parts = MapPoints(observed.X[part.held_out]), len(learned.kernel.parts)
+        targets = MapPoints(observed.X[part.held_out])
+        execution = Execution.on(settings, report=partial(_said, report, number, folds))
         if observed.in_time:
-            prediction = predict_in_time(kept, learned, targets, settings)
+            prediction = predict_in_time(kept, learned, targets, settings, execution=execution)
         else:
-            solves = plan_solves(kept, targets, settings, kernel_parts=parts)
-            prediction = predict_fields(kept, learned, targets, solves=solves, resources=settings)
+            solver = solver_of(settings.solver, kept)
+            prediction = predict_fields(kept, learned, targets, solver=solver, execution=execution)
         mean[:, left], std[:, left] = prediction.mean, prediction.std
         noise = learned.noise_variance
         noise = noise if noise.ndim == 0 else noise[part.held_out]
@@ -121,22 +121,15 @@ def leave_one_out(
         return mean, std
     if settings.lead_hours is not None or settings.window_hours is not None:
         return None
-    targets = MapPoints(observed.X[:1])
-    solves = plan_solves(observed, targets, settings, kernel_parts=len(learned.kernel.parts))
-    if not all(left_out_is_cheap(solve.solver, solve.demand.grid) for solve in solves):
+    solver = solver_of(settings.solver, observed)
+    places = observed.in_order(solver)
+    present, grid = observed.present[:, places], observed.grid_of(places) if solver.needs_grid else None
+    sizes = [None if grid is None else grid.size(present[some[0]]) for some in fields_by_pattern(present)]
+    if not all(left_out_is_cheap(solver, size) for size in sizes):
         return None
-    for solve in solves:
-        prior, X, y, _ = arguments_of(observed, learned, targets, solve)
-        by_others = each_left_out(
-            prior, X, y, executor=settings.executor, memory_limit_bytes=settings.memory_limit_bytes
-        )
-        at = np.ix_(solve.fields, solve.places)
-        for values, of_others in ((mean, by_others.mean), (std, np.sqrt(by_others.variance))):
-            if isinstance(X, LatLonGrid):
-                position = np.searchsorted(observed.there, solve.places)
-                of_others = of_others.reshape(len(of_others), -1)
-                of_others = of_others[:, observed.grid_of(observed.there).positions[position]]
-            values[at] = of_others
+    prior, X, y, _ = problem_of_map(observed, learned, MapPoints(observed.X[:1]), solver)
+    by_others = solve_left_out(prior, X, y, grid, Execution.on(settings))
+    mean[:, places], std[:, places] = by_others.mean, by_others.std
     return mean, std
 
 
@@ -148,22 +141,9 @@ def left_out_is_cheap(solver: Solver, grid: GridSize | None) -> bool:
     return flops is not None and flops <= MOST_LEFT_OUT_FLOPS
 
 
-def outlook_of_folds(
-    observed: Observations,
-    settings: SolveSettings,
-    *,
-    stage: str,
-    folds: int = FOLDS,
-    kernel_parts: int,
-) -> Outlook:
-    """Say what a cross-validation is going to take: each fold is a solve with all other places."""
-    targets = MapPoints(observed.X[: -(-observed.north.size // folds)])
-    solves = plan_solves(observed, targets, settings, kernel_parts=kernel_parts)
-    found = outlook_of(solves, iterations=OFTEN_SWEEPS, times=folds, stage=stage)
-    way = Way('recalibration="none"', 0.0)
-    if stage != "recalibration":
-        way = Way(f"folds={FEW_FOLDS}", found.seconds * min(1.0, FEW_FOLDS / folds))
-    return replace(found, faster=(way,))
+def _said(report: Callable[[float], None], done: int, folds: int, part: float) -> None:
+    """Say which part of all folds is done."""
+    report((done + part) / folds)
 
 
 class RecalibratedMap(NamedTuple):
@@ -193,7 +173,7 @@ def check_recalibration(method: str) -> None:
 
 
 def recalibrate_map(
-    prediction: Prediction,
+    prediction: Solution,
     observed: Observations,
     learned: FittedModel,
     targets: MapPoints,

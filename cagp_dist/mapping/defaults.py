@@ -14,24 +14,16 @@ MOST_VALUES = 5_000_000
 NO_NUGGET = 1e-6  # Nugget in units of the least known noise where none was found beside it
 LEAST_FILLED = 0.5  # Part of a grid that must be observed; with less, its points are better taken one by one
 QUICK_SECONDS = 5.0  # Work up to which nothing is said
-LONG_SECONDS, MORE_WORKERS = 60.0, 4  # Work that a cluster is proposed for, and of how many times the cores
-FEW_NEIGHBOURS = 32  # That are proposed where more take long
-HOUR_SECONDS = 3600.0  # Planned work above which a map is refused, unless another limit is given
-# Pairs of an observation and a target up to which the certificate of neighbours is worked out: seconds
+HOUR_SECONDS = 3600.0  # After which a map is stopped, unless another limit is given
+# Pairs of an observation and a target up to which bounds of unfinished computation are worked out: seconds
 MOST_CERTIFIED = 5e7
 # Of block Gauss-Seidel, where nothing was said: it stops when the share of unfinished computation in every
 # variance is below the last
 MOST_SWEEPS, BLOCK_SIZE, SHARE = 200, 1024, 0.05
-USUAL_SWEEPS = 10  # By which its time is estimated
-OFTEN_SWEEPS = 50  # By which the time of sweeps that stop early is planned before anything is fitted
-FEW_SWEEPS = 20  # That a refusal proposes
-# Of bounds of the computational variance, for each observed point and target, on one core
-BOUND_SECONDS = 70e-9
-TRIED_POINTS, TRIED_TARGETS = 1500, 16  # Points and targets of a trial of how many sweeps are needed
+USUAL_SWEEPS = 10  # Of it where samples are drawn, which have no variances
 # Targets from whose full covariance samples are drawn: 130 MB, and 20 s. More are drawn pathwise.
 MOST_SAMPLED = 4_000
 JITTER = 1e-10  # Of the prior variance, added to a covariance so that rounding leaves it positive definite
-FEW_FOLDS = 5  # That are proposed where more take long
 FOLDS = 10  # Of a cross-validation: each place is predicted from nine tenths of the others
 # Of leave-one-out errors of a grid: some minutes of one core. Beyond, folds or calibration points are taken.
 MOST_LEFT_OUT_FLOPS = 2 * 10**12

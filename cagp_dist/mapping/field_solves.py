@@ -1,7 +1,8 @@
-"""Solves of all times at points of all kinds: one solve if it can be; means alone, samples, and left out."""
+"""The solve of all fields at targets of all kinds: one if it can be; means alone, samples, and left out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,19 +12,20 @@ from cagp_dist.gp import condition, posterior_mean
 from cagp_dist.gram.exact_variance import FEW_POINTS
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.ring_filter import RingState
+from cagp_dist.gram.targets import target_count
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.mapping.defaults import MOST_CERTIFIED
 from cagp_dist.mapping.grid_places import GridPlaces
 from cagp_dist.mapping.resources import Resources
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor
 from cagp_dist.samples import posterior_by_samples
-from cagp_dist.solvers import Solver, Status
+from cagp_dist.solvers import Neighbours, Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.engine.kept_weights import WeightStore
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
-from cagp_dist.solvers.interface import LinearMean
+from cagp_dist.solvers.interface import LinearMean, no_op
 
 SAMPLES_OF_MAP = 0x6D6170  # Names the stream of random numbers of samples of maps
 
@@ -36,6 +38,22 @@ class Execution(Resources):
     weights: WeightStore | None = None  # where the weights of targets are kept
     on_plan: Callable[[Plan], None] = lambda plan: None
     progress: Callable[[float | None, str], None] = lambda fraction, text: None
+
+    @classmethod
+    def on(
+        cls,
+        resources: Resources,
+        *,
+        report: Callable[[float], None] = no_op,
+        on_plan: Callable[[Plan], None] = lambda plan: None,
+    ) -> "Execution":
+        """Solve within resources; ``report`` gets the part that is done."""
+        return cls(
+            resources.executor,
+            resources.memory_limit_bytes,
+            on_plan=on_plan,
+            progress=lambda fraction, text: report(fraction or 0.0),
+        )
 
     def within(self, name: str) -> "Execution":
         """Give a part of the solve checkpoints of its own."""
@@ -79,7 +97,15 @@ class LeftOut:
     std: Array  # (T, n)
 
 
-@dataclass(frozen=True, eq=False)
+class DriftCoefficients(NamedTuple):
+    """Coefficients of a mean that were estimated: k names, values (k, T) and standard errors (k, T)."""
+
+    names: tuple[str, ...]
+    values: Array
+    std: Array
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Solution:
     """The end of a solve."""
 
@@ -87,10 +113,17 @@ class Solution:
     steps: tuple[SolveStep, ...]
     status: Status  # the worst among the times
     plan: tuple[str, ...]  # what was planned, for people
+    solvers: tuple[str, ...] = ()  # that were used, with what they chose for themselves
+    plans: tuple[Plan, ...] = ()  # of each solve, all patterns of gaps of which are one
+    executor: str = ""  # where it ran
     # (T, q) root of the upper bound of the part of the variance that is unfinished computation; zeros where
-    # the solve was exact. None for actions, whose variance says how far they are from the exact one, but
-    # not at a cost that is small beside their own.
+    # the solve was exact. None where it would take long beside the solve.
     computational_std: Array | None = None
+    computational_std_known: bool = True  # whether it is that part and no bound
+    covariance: Array | None = None  # (T, q, q), if it was asked for
+    drift: DriftCoefficients | None = None  # None where the mean was known
+    # (T, L, q): of the field at `QUANTILE_LEVELS`, where the numbers of the prior were integrated over
+    quantiles: Array | None = None
     fine_mean: Array | None = None  # (T, r) posterior mean alone, where that was asked for
     sampled: SampledMap | None = None  # mean and error bars from samples, where that was asked for
     # (q,) of a cross-validation, the nugget with which each test point was predicted, where they differ
@@ -100,20 +133,31 @@ class Solution:
     error_draws: Array | None = None
     state: RingState | None = None  # of a field that is Markov in time, for the time after
 
+    @property
+    def mean(self) -> Array:
+        """Posterior mean (T, q)."""
+        return self.steps[-1].mean
 
-def bounds_are_cheap(solver: Solver, *, observed: int) -> bool:
-    """Whether a run says how much of its variances is unfinished computation, and plans for that."""
-    return isinstance(solver, Affine) or observed <= FEW_POINTS
+    @property
+    def std(self) -> Array:
+        """Posterior standard deviation (T, q), latent."""
+        return self.steps[-1].std
+
+
+def bounds_are_cheap(solver: Solver, *, observed: int, targets: int) -> bool:
+    """Whether a solve says how much of its variances is unfinished computation, and plans for that."""
+    return isinstance(solver, Affine) or observed <= FEW_POINTS or observed * targets <= MOST_CERTIFIED
 
 
 def solve(
     prior: Prior,
     X: Array | LatLonGrid,
     y: Array,
-    X_new: Array | LinearFunctionals,
+    X_new: Array | LinearFunctionals | LatLonGrid,
     *,
     solver: Solver,
     execution: Execution,
+    full_covariance: bool = False,
     X_mean: Array | LinearFunctionals | None = None,
     mean_like: Indices | None = None,
     X_sampled: Array | LinearFunctionals | None = None,
@@ -121,20 +165,22 @@ def solve(
 ) -> Solution:
     """Condition on all times; together, where the solver's matrix does not depend on the values.
 
-    Shapes: ``y`` (n, T), ``X_new`` (q, 3), ``X_mean`` (r, 3), ``mean_like`` (r,), ``X_sampled`` (r, 3).
+    Shapes: ``y`` (n, T), or (T, P, Q) on a grid, ``X_new`` (q, 3), ``X_mean`` (r, 3), ``mean_like`` (r,),
+    ``X_sampled`` (r, 3).
     """
     fields = y.shape[0] if isinstance(X, LatLonGrid) else y.shape[1]
     progress, posteriors, seconds = execution.progress, list[Posterior](), list[dict[int, float]]()
-    sampled, share = None, 0.0
+    sampled, share, q = None, 0.0, target_count(X_new)
     if X_sampled is not None:
         # by columns: one for each sample, and one for each of the others
-        share = samples / (samples + len(X_new))
+        share = samples / (samples + q)
         of_samples = replace(
             execution, progress=lambda fraction, text: progress(share * (fraction or 0.0), text)
         )
         sampled = sampled_map(prior, X, y, X_sampled, solver=solver, samples=samples, execution=of_samples)
     most = int((~np.isnan(y)).sum(axis=(1, 2) if isinstance(X, LatLonGrid) else 0).max())
-    bounds, times = bounds_are_cheap(solver, observed=most), columns_of_solves(solver, fields)
+    bounds = bounds_are_cheap(solver, observed=most, targets=q)
+    times = columns_of_solves(solver, fields)
     for number, columns in enumerate(times):
         clock, own = {0: 0.0}, execution.within(f"times-{number}")
 
@@ -150,6 +196,7 @@ def solve(
                 values_at(X, y, columns),
                 X_new,
                 solver=solver,
+                covariance="full" if full_covariance else "diagonal",
                 executor=execution.executor,
                 memory_limit_bytes=execution.memory_limit_bytes,
                 computational_bounds=bounds,
@@ -160,7 +207,7 @@ def solve(
             )
         )
         seconds.append(clock)
-    steps = _steps(posteriors, seconds, fields=fields)
+    steps = _steps(posteriors, seconds, fields=fields, q=q)
     fine_mean = None
     if X_mean is not None and isinstance(solver, LinearMean):
         progress(1.0, f"mean at {len(X_mean):,} more points")
@@ -177,11 +224,24 @@ def solve(
             executor=execution.executor,
             memory_limit_bytes=execution.memory_limit_bytes,
         ).T
+    known = all(posterior.certificate.known for posterior in posteriors)
+    computational = None
+    if bounds or known:
+        found = [posterior.certificate.bounds(execution.executor)[1] for posterior in posteriors]
+        computational = _std_by_time(found, fields=fields)
+    plans = tuple(posterior.stats.plan for posterior in posteriors)
+    automatic = isinstance(solver, Neighbours) and solver.neighbours == "auto"
     return Solution(
         steps=steps,
         status=Status.worst(posterior.status for posterior in posteriors),
-        plan=tuple(posteriors[0].stats.plan.lines()),
-        computational_std=_computational_std(posteriors, solver, execution.executor, fields=fields),
+        plan=tuple(plans[0].lines()),
+        solvers=(f"{solver!r}: {plans[0].method}" if automatic else repr(solver),),
+        plans=plans,
+        executor=posteriors[0].stats.executor,
+        computational_std=computational,
+        computational_std_known=known,
+        covariance=_covariance(posteriors, fields=fields) if full_covariance else None,
+        drift=_drift(posteriors, fields=fields),
         fine_mean=fine_mean,
         sampled=sampled,
     )
@@ -254,14 +314,22 @@ def sampled_map(
     return SampledMap(found.mean.T, std, samples, 0.5 * found.relative_error)
 
 
-def _computational_std(
-    posteriors: Sequence[Posterior], solver: Solver, executor: Executor, *, fields: int
-) -> Array | None:
-    """Root of the upper bounds (math 1.3), where they are known or cost little beside the solve."""
-    certificates = [posterior.certificate for posterior in posteriors]
-    if not isinstance(solver, Affine) and not all(certificate.known for certificate in certificates):
+def _covariance(posteriors: Sequence[Posterior], *, fields: int) -> Array:
+    """Covariances of all times, (T, q, q)."""
+    parts = [np.asarray(posterior.covariance) for posterior in posteriors]
+    each = np.concatenate([part[None] if part.ndim == 2 else part for part in parts])
+    return np.broadcast_to(each, (fields, *each.shape[1:]))
+
+
+def _drift(posteriors: Sequence[Posterior], *, fields: int) -> DriftCoefficients | None:
+    """Coefficients of the mean of all times, if they were estimated."""
+    found = [posterior.coefficients for posterior in posteriors if posterior.coefficients is not None]
+    if not found:
         return None
-    return _std_by_time([certificate.bounds(executor)[1] for certificate in certificates], fields=fields)
+    names = found[0].names
+    values = np.concatenate([each.values.reshape(len(names), -1) for each in found], axis=1)
+    std = np.concatenate([each.std.reshape(len(names), -1) for each in found], axis=1)
+    return DriftCoefficients(names, values, np.broadcast_to(std, (len(names), fields)))
 
 
 def _iterations(posterior: Posterior, like: Indices | None) -> Indices | None:
@@ -285,15 +353,24 @@ def prior_of_times(prior: Prior, times: slice) -> Prior:
 
 
 def _steps(
-    posteriors: Sequence[Posterior], seconds: Sequence[dict[int, float]], *, fields: int
+    posteriors: Sequence[Posterior], seconds: Sequence[dict[int, float]], *, fields: int, q: int
 ) -> tuple[SolveStep, ...]:
     """Stack the traces of the times; a time that was done early keeps its last state."""
     steps = []
     for iteration in range(max(len(posterior.trace) for posterior in posteriors)):
         states = [posterior.trace[min(iteration, len(posterior.trace) - 1)] for posterior in posteriors]
-        mean = np.concatenate([state.mean.T for state in states])
-        std = _std_by_time([state.variance for state in states], fields=fields)
+        mean = np.concatenate(
+            [state.mean.T if state.mean.ndim == 2 else state.mean.reshape(-1, q) for state in states]
+        )
+        std = _std_by_time([_by_target(state.variance, q) for state in states], fields=fields)
         reached = max(state.iteration for state in states)
         spent = sum(clock.get(reached, max(clock.values())) for clock in seconds)
         steps.append(SolveStep(iteration=reached, mean=mean, std=std, seconds=spent))
     return tuple(steps)
+
+
+def _by_target(variance: Array, q: int) -> Array:
+    """Variances (q,) or (q, T) of targets, of a grid (P, Q) or (T, P, Q)."""
+    if variance.shape[0] == q:
+        return variance
+    return variance.reshape(q) if variance.ndim == 2 else variance.reshape(-1, q).T

@@ -1,6 +1,6 @@
 """The prior of a map: given, or fitted to the observations; and its mean for each pattern of gaps."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -13,7 +13,7 @@ from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, families_of
 from cagp_dist.likelihood.bounds import Given
-from cagp_dist.likelihood.duration import FitCourse, FitSize, fit_seconds
+from cagp_dist.likelihood.duration import FitCourse, FitSize
 from cagp_dist.likelihood.exact.integrated import Integrated
 from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, KERNELS_COMPARED
@@ -21,8 +21,8 @@ from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES, Numbering, is_family
 from cagp_dist.mapping.defaults import NO_NUGGET
 from cagp_dist.mapping.fitting import Sites, choose_sites, fit_numbers
-from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
-from cagp_dist.mapping.narration import Narrator, Outlook, Way
+from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of, mean_of_all
+from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
 from cagp_dist.mapping.split import Split
@@ -112,10 +112,12 @@ class FittedModel:
                 )
                 yield NumberError(kind, float(value), why if np.isnan(value) else "")
 
-    def prior(self, observed: Observations, places: Indices, fields: Indices) -> Prior:
-        """Prior of fields that were observed at the same places; its mean has a column for each."""
+    def prior(self, observed: Observations, places: Indices, fields: Indices | None = None) -> Prior:
+        """Prior of all fields, or of some with the same gaps; a mean has a column for each."""
         noise = self.noise_variance
         level = float(noise) if noise.ndim == 0 else noise[places]
+        if fields is None:
+            return Prior(self.kernel, level, mean_of_all(self.mean, observed, places))
         return Prior(self.kernel, level, mean_of(self.mean, observed, places, fields))
 
 
@@ -184,14 +186,8 @@ def fit_model(
         deviating=known.ndim > 0,
         kernels=KERNELS_COMPARED.get(chosen_by(kernel) or "", 1),
     )
-    workers, noise = resources.executor.workers, "nugget_std" if least > 0.0 else "noise_std"
-    outlook = Outlook(
-        "fit",
-        f"kernel and noise by {size.points:,} observations",
-        fit_seconds(size, workers=workers),
-        faster=faster_fits(size, bounds, workers, kilometres=observed.space.has_latitudes, noise=noise),
-    )
-    with narrator.stage(outlook) as report:
+    workers = resources.executor.workers
+    with narrator.stage("fit", f"kernel and noise by {size.points:,} observations") as report:
         course = FitCourse(size, workers)
 
         def said(state: FitProgress) -> None:
@@ -219,21 +215,6 @@ def fit_model(
     return FittedModel(
         result.prior.kernel, known + nugget, mean, result, fitted_to, reasons, known_noise=known
     )
-
-
-def faster_fits(
-    size: FitSize, held: Collection[str], workers: int, *, kilometres: bool, noise: str = "noise_std"
-) -> tuple[Way, ...]:
-    """Ways to a faster fit: numbers that are known, and one kernel in place of several."""
-    known = {"lengthscale": "lengthscale_km" if kilometres else "lengthscale", "variance": "variance"}
-    known["noise_variance"] = noise
-    asked = [written for name, written in known.items() if name not in held]
-    named = " and ".join(filter(None, [", ".join(asked[:-1]), asked[-1]]))
-    ways = [Way(f"{named} where you know them", 0.0)]
-    if size.kernels > 1:
-        alone = fit_seconds(size._replace(kernels=1), workers=workers)
-        ways.append(Way('kernel="matern32", not compared with others', alone))
-    return tuple(ways)
 
 
 def _held(name: str, held: Sequence[float], parts: Sequence[Family]) -> Sequence[object]:

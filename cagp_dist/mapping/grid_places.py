@@ -52,12 +52,21 @@ class GridPlaces(NamedTuple):
         first = np.unique(row, return_index=True, return_inverse=True)
         return bool((noise_variance[first[1]][first[2]] == noise_variance).all())
 
-    def size(self, there: Mask, targets: Array | LinearFunctionals | None = None) -> GridSize:
+    def like(self, other: LatLonGrid | None) -> "GridPlaces":
+        """Give the places in another grid, if that has the same points in an order of its own."""
+        if other is None or other.size != self.grid.size:
+            return self
+        found = other.places(self.grid.points)
+        return self if (found < 0).any() else GridPlaces(other, found[self.positions])
+
+    def size(self, there: Mask, targets: Array | LinearFunctionals | LatLonGrid | None = None) -> GridSize:
         """Size of the grid that a solver works on; targets (q, 3) that are points of it are counted."""
         observed = self.mask(there)
         rows = np.asarray(observed.any(axis=1))
         kept = self.grid.of_rows(rows)
-        size = grid_size(Layout.of(kept, observed[rows]))
+        size = grid_size(
+            Layout.of(kept, observed[rows]), targets if isinstance(targets, LatLonGrid) else None
+        )
         if not isinstance(targets, np.ndarray):
             return size
         return replace(size, target_places=int(np.count_nonzero(kept.places(targets) >= 0)))

@@ -1,7 +1,8 @@
 """Maps whose numbers are integrated over: when that is done, and what they predict."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from time import perf_counter
 
 import numpy as np
 
@@ -16,23 +17,21 @@ from cagp_dist.likelihood.exact.integrated import (
     SharedFields,
     integrate,
     reason,
-    seconds_of,
     way_of,
     why_not,
 )
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.mapping.field_solves import DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_mean import mean_of
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import DriftCoefficients, PlannedSolve, Prediction, predict
-from cagp_dist.mapping.narration import Narrator, Outlook, Way
+from cagp_dist.mapping.map_solves import solve_map
+from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources
 from cagp_dist.predictive import Gaussian, Mixture, Predictive
 from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
-from cagp_dist.solvers.interface import no_op
 from cagp_dist.text import alternatives, counted
 
 EXACT = ("auto", "cholesky", "rings")
@@ -85,13 +84,8 @@ def with_numbers_integrated(
                 f'hyperparameters is "integrate", which cannot be done here: {obstacle}. Take "plug-in".'
             )
         return replace(learned, numbers=f"plugged in: {obstacle}")
-    outlook = Outlook(
-        "integral",
-        f"lengthscale, variance and noise by {observed.there.size:,} places",
-        seconds_of(patterns),
-        faster=(Way('hyperparameters="plug-in"', 0.0),),
-    )
-    with narrator.stage(outlook) as report:
+    about = f"lengthscale, variance and noise by {observed.there.size:,} places"
+    with narrator.stage("integral", about) as report:
         kernel = learned.kernel
         assert isinstance(kernel, Elementary)  # `why_not`
         try:
@@ -108,23 +102,14 @@ def predict_fields(
     learned: FittedModel,
     targets: MapPoints,
     *,
-    solves: Sequence[PlannedSolve],
-    resources: Resources,
-    iterations: int | None = None,
-    report: Callable[[float], None] = no_op,
-) -> Prediction:
-    """Predict as `predict`, or by a mixture where the numbers are integrated over."""
+    solver: Solver,
+    execution: Execution,
+) -> Solution:
+    """Predict as `solve_map`, or by a mixture where the numbers are integrated over."""
     found = learned.integrated
     if found is None:
-        return predict(
-            observed,
-            learned,
-            targets,
-            solves=solves,
-            resources=resources,
-            iterations=iterations,
-            report=report,
-        )
+        return solve_map(observed, learned, targets, solver=solver, execution=execution)
+    began = perf_counter()
     T, q = observed.fields, len(targets.X)
     mean, variance = np.empty((T, q)), np.empty((T, q))
     quantiles = np.empty((T, len(QUANTILE_LEVELS), q))
@@ -134,27 +119,26 @@ def predict_fields(
         for some, distribution in mixtures(found, fields, targets.wanted):
             mean[chosen, some], variance[chosen, some] = distribution.mean, distribution.std**2
             quantiles[chosen, :, some] = np.moveaxis(distribution.quantile(QUANTILE_LEVELS), 0, 1)
-            report((number + some.stop / q) / len(patterns))
+            execution.progress((number + some.stop / q) / len(patterns), "")
         if isinstance(learned.mean, EstimatedMean) and learned.estimates_mean:
             names = tuple(learned.mean.coefficient_names)
             drift = drift or DriftCoefficients(names, np.empty((len(names), T)), np.empty((len(names), T)))
             of_terms = Mixture(*found.coefficients(fields))
             drift.values[:, chosen], drift.std[:, chosen] = of_terms.mean.T, of_terms.std.T
-    return Prediction(
-        mean=mean,
-        variance=variance,
-        computational_variance=np.zeros((T, q)),
+    return Solution(
+        steps=(SolveStep(1, mean, np.sqrt(variance), perf_counter() - began),),
         status=Status.EXACT,
+        plan=(),
         solvers=(f"{counted(len(found.nodes), 'dense factor')}, integrated over",),
-        plans=tuple(solve.plan for solve in solves),
-        executor=resources.executor.description,
+        executor=execution.executor.description,
+        computational_std=np.zeros((T, q)),
         drift=drift,
         quantiles=quantiles,
     )
 
 
 def distribution_of_observations(
-    prediction: Prediction,
+    prediction: Solution,
     observed: Observations,
     learned: FittedModel,
     targets: MapPoints,

@@ -1,8 +1,9 @@
 """The prior mean of fields that were observed at the same places."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Matern32
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
+from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.variables import range_error
 from cagp_dist.variables.units import conversion
@@ -47,6 +49,33 @@ def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Ind
     values = factor * observed.values[np.ix_(fields, places)].T + offset
     fitted = family.fit(latitude, longitude, values, times=observed.dates(fields))
     return fitted if (factor, offset) == (1.0, 0.0) else partial(_converted, fitted, factor, offset)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanByPattern:
+    """A prior mean of T fields with different gaps: those with the same gaps share a part."""
+
+    parts: tuple[tuple[Indices, Callable[[Array], Array]], ...]  # fields, and the mean of them
+
+    def __call__(self, X: Array) -> Array:
+        """Values at points X (n, p), shape (n, T)."""
+        values = np.empty((len(X), sum(fields.size for fields, _ in self.parts)))
+        for fields, mean in self.parts:
+            values[:, fields] = mean(X)
+        return values
+
+
+def mean_of_all(mean: MeanLike, observed: Observations, places: Indices) -> Mean:
+    """Prior mean of all fields at some places: fitted to those that a field has, if it is fitted before."""
+    family = mean_family(mean, variable=observed.variable.name) if isinstance(mean, str) else None
+    if family is None or isinstance(family, EstimatedMean):
+        return mean_of(mean, observed, places, np.arange(observed.fields))
+    present = observed.present[:, places]
+    parts = [
+        (fields, cast("FieldMean", mean_of(mean, observed, places[present[fields[0]]], fields)))
+        for fields in fields_by_pattern(present)
+    ]
+    return parts[0][1] if len(parts) == 1 else MeanByPattern(tuple(parts))
 
 
 def columns_of(mean: Callable[[Array], ArrayLike], columns: Indices, X: Array) -> Array:

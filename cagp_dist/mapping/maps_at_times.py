@@ -4,17 +4,18 @@ Observations and targets are points in space and time here, `Observations.in_spa
 `MapPoints.at_hours`: one field, whose solves, folds and samples are those of any other.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial, reduce
-from operator import add
+from functools import partial
+from time import perf_counter
 from typing import cast
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
-from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.arrays import Indices
+from cagp_dist.budget import Plan
+from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
 from cagp_dist.kernels import AUTO, Family, Kernel, Matern12, chosen_by
 from cagp_dist.likelihood.duration import FitSize, evaluation_seconds, fit_seconds
@@ -24,19 +25,18 @@ from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, likelihood_of
 from cagp_dist.likelihood.numbering import Families, in_extents
 from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
-from cagp_dist.mapping.defaults import OFTEN_SWEEPS
+from cagp_dist.mapping.field_solves import Execution, Solution, SolveStep
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, known_noise
 from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, outlook_of, plan_solves, predict
-from cagp_dist.mapping.narration import Narrator, Outlook, Way
+from cagp_dist.mapping.map_solves import solve_map, solver_of
+from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources, SolveSettings
-from cagp_dist.mapping.series_maps import arranged, is_product, predict_series, series_map
+from cagp_dist.mapping.series_maps import predict_series, series_map
 from cagp_dist.means import LatitudePolynomial, mean_family
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.solvers import Status
-from cagp_dist.solvers.interface import no_op
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
 
 COMPARED = 500
@@ -60,8 +60,8 @@ EVALUATIONS_OF_SUM = 100
 SAME_HOUR = 1e-6
 """Hours by which times are the same but for rounding."""
 
-FEWEST_TOGETHER = 64
-"""Targets of a solve that is not cut further where memory is short."""
+MOST_TOGETHER = 500_000
+"""Targets of one solve, whose memory is some hundred megabytes."""
 
 
 def fit_in_space_and_time(
@@ -116,8 +116,7 @@ def fit_in_space_and_time(
         everything if len(X) <= most else spread_cells(in_extents(X, AXES), most, cell_size=NEIGHBOURS_CELL)
         for most in (COMPARED, SUMMED)
     )
-    workers = resources.executor.workers
-    with narrator.stage(outlook_of_fit(len(X), deviating=known.ndim > 0, workers=workers)):
+    with narrator.stage("fit", text_of_fit(len(X))):
         results = [fitted(candidates[0], some)]
         if len(candidates) > 1:
             near = start_of(results[0]) if len(candidates[0]) == 1 else None
@@ -161,18 +160,18 @@ def _with_sum(
     return result, summed if better and usable(summed) else None
 
 
-def outlook_of_fit(values: int, *, deviating: bool, workers: int) -> Outlook:
-    """Say what it takes to fit a kernel of space and time to so many values."""
+def seconds_of_fit(values: int, *, deviating: bool, workers: int) -> float:
+    """Estimate how long it takes to fit a kernel of space and time to so many values."""
     size = FitSize("dense" if values <= COMPARED else "vecchia", values, 1, None, 0, deviating=deviating)
     seconds = FITS * fit_seconds(size, workers=workers)
     if COMPARED < values <= SUMMED:
         seconds += EVALUATIONS_OF_SUM * evaluation_seconds(size, values, workers=workers)
-    return Outlook(
-        "fit",
-        f"kernel of space and time, and noise, by {values:,} observations",
-        seconds,
-        faster=(Way("kernel=cagp.SpaceTime(...) with its numbers, and noise_std, where you know them", 0.0),),
-    )
+    return seconds
+
+
+def text_of_fit(values: int) -> str:
+    """Say what is fitted to so many values."""
+    return f"kernel of space and time, and noise, by {values:,} observations"
 
 
 def model_of_prior(observed: Observations, prior: Prior) -> FittedModel:
@@ -183,96 +182,57 @@ def model_of_prior(observed: Observations, prior: Prior) -> FittedModel:
     return FittedModel(prior.kernel, np.asarray(prior.noise_variance) if own is None else own, prior.mean)
 
 
-def outlook_in_time(
-    observed: Observations,
-    targets: MapPoints,
-    settings: SolveSettings,
-    *,
-    kernel_parts: int,
-) -> tuple[list[PlannedSolve], int]:
-    """Plan the largest solve, and count how many there are of it."""
-    groups = _groups(observed, targets, settings)
-    group, seen = groups[-1]
-    largest = observed if seen is None or not seen.size else observed.only(seen)
-    pieces = list(_pieces(largest, targets.part(group), settings, kernel_parts=kernel_parts))
-    return pieces[0][1], len(pieces) * len(groups)
-
-
-def outlook_of_times(
-    observed: Observations,
-    targets: MapPoints,
-    settings: SolveSettings,
-    *,
-    kernel: KernelLike,
-) -> Outlook:
-    """Say what maps at times take: by modes where the kernel is a product, or may be chosen as one."""
-    solves, times = outlook_in_time(observed, targets, settings, kernel_parts=len(families(kernel)))
-    scattered = outlook_of(solves, iterations=OFTEN_SWEEPS, times=times)
-    if isinstance(kernel, Kernel):
-        products = [is_product(kernel)]
-    else:
-        own = _candidates(kernel, COMPARED_IN_TIME)
-        products = [is_product(reduce(add, [part((1.0, 1.0)) for part in each])) for each in own]
-    if settings.lead_hours is not None or not any(products):
-        return scattered
-    noise = np.zeros(()) if observed.noise_variance is None else observed.noise_variance
-    found = arranged(observed, noise, targets, settings)
-    if found is None:
-        return scattered
-    plan = found.plan
-    modes = replace(scattered, text=plan.method, seconds=plan.seconds, peak_bytes=plan.peak_bytes, faster=())
-    if all(products):
-        return modes
-    text = f"{plan.method} if the kernel is a product, else {scattered.text}"
-    return replace(min(modes, scattered, key=lambda each: each.seconds), text=text, faster=())
-
-
 def predict_in_time(
     observed: Observations,
     learned: FittedModel,
     targets: MapPoints,
     settings: SolveSettings,
     *,
-    report: Callable[[float], None] = no_op,
-) -> Prediction:
-    """Predict the field at points in space and time, in as many parts as memory asks for.
+    execution: Execution,
+) -> Solution:
+    """Predict the field at points in space and time, all of them together: one field.
 
     With a lead each from the observations that end so long before it, with a window from those within so many
     hours of it. A mean that is fitted is then that of all of them. Without any it is the prior.
     """
-    q, parts = len(targets.X), len(learned.kernel.parts)
-    groups = _groups(observed, targets, settings)
+    began, q, groups = perf_counter(), len(targets.X), _groups(observed, targets, settings)
     if groups[0][1] is None:
         if (series := series_map(observed, learned, targets, settings)) is not None:
-            prior = learned.prior(observed, observed.there, np.arange(1))
+            prior = learned.prior(observed, observed.there)
             with suppress(NumericalError):  # other solves go further where noise is small
-                return predict_series(series, prior, settings, report)
+                return predict_series(series, prior, execution)
     elif not is_estimated(learned.mean):
         learned = replace(learned, mean=mean_of(learned.mean, observed, observed.there, np.arange(1)))
-    found: list[tuple[Indices, Prediction]] = []
+    most = groups[0][1]
+    solver = solver_of(settings.solver, observed if most is None or not most.size else observed.only(most))
+    found: list[tuple[Indices, Solution]] = []
     done = 0
     for group, chosen in groups:
         seen = observed if chosen is None else observed.only(chosen)
-        if not seen.count:
-            found.append((group, _prior(learned, targets.part(group), settings)))
-            done += group.size
-            continue
-        for some, solves in _pieces(seen, targets.part(group), settings, kernel_parts=parts):
+        for some in np.array_split(group, max(1, -(-group.size // MOST_TOGETHER))):
 
-            def said(fraction: float, done: int = done, size: int = some.size) -> None:
-                report((done + fraction * size) / q)
+            def said(fraction: float | None, text: str, done: int = done, size: int = some.size) -> None:
+                execution.progress((done + (fraction or 0.0) * size) / q, "all times together")
 
-            part = targets.part(group[some])
-            prediction = predict(seen, learned, part, solves=solves, resources=settings, report=said)
-            found.append((group[some], prediction))
+            own = replace(execution, progress=said, on_plan=_unsaid if found else execution.on_plan)
+            part = targets.part(some)
+            if seen.count:
+                solution = solve_map(seen, learned, part, solver=solver, execution=own)
+            else:
+                solution = _prior(learned, part, execution)
+            found.append((some, solution))
             done += some.size
-    return _joined(found, q)
+    return _joined(found, perf_counter() - began)
+
+
+def _unsaid(plan: Plan) -> None:
+    """Take the plan of a solve that is much like the first one, which was said."""
 
 
 def _groups(
     observed: Observations, targets: MapPoints, settings: SolveSettings
 ) -> list[tuple[Indices, Indices | None]]:
-    """Targets that see the same observations, and these (None: all); those that see most last."""
+    """Targets that see the same observations, and these (None: all); those that see most first."""
     lead, window = settings.lead_hours, settings.window_hours
     if lead is None and window is None:
         return [(np.arange(len(targets.X)), None)]
@@ -285,72 +245,47 @@ def _groups(
     ranges, group = np.unique(np.stack([first, last], axis=1), axis=0, return_inverse=True)
     return [
         (np.flatnonzero(group.reshape(-1) == number), there[slice(*ranges[number])])
-        for number in np.argsort(ranges[:, 1] - ranges[:, 0], kind="stable")
+        for number in np.argsort(ranges[:, 0] - ranges[:, 1], kind="stable")
     ]
 
 
-def _pieces(
-    observed: Observations, targets: MapPoints, settings: SolveSettings, *, kernel_parts: int
-) -> Iterator[tuple[Indices, list[PlannedSolve]]]:
-    """Plan the solve for all targets, or for as many after others as fit into memory."""
-    q = together = len(targets.X)
-    while True:
-        some = np.arange(min(together, q))
-        try:
-            solves = plan_solves(observed, targets.part(some), settings, kernel_parts=kernel_parts)
-        except BudgetError:
-            if together <= FEWEST_TOGETHER:
-                raise
-            together = -(-together // 2)
-        else:
-            break
-    for start in range(0, q, max(together, 1)):
-        yield np.arange(start, min(start + together, q)), solves
-
-
-def _prior(learned: FittedModel, targets: MapPoints, resources: Resources) -> Prediction:
+def _prior(learned: FittedModel, targets: MapPoints, resources: Resources) -> Solution:
     """Give the prior, where nothing was observed; NaN where its mean is to be estimated from something."""
-    variance = prior_variance(learned.kernel, targets.wanted)[None]
+    std = np.sqrt(prior_variance(learned.kernel, targets.wanted)[None])
     if is_estimated(learned.mean):
-        mean = np.full(variance.shape, np.nan)
-        variance = np.full(variance.shape, np.nan)
+        mean, std = np.full((2, *std.shape), np.nan)
     else:
         prior = Prior(learned.kernel, 1.0, cast("Mean", learned.mean))
         mean = averaged(targets.wanted, prior.mean_at(target_points(targets.wanted))).T
-    return Prediction(
-        mean=mean,
-        variance=variance,
-        computational_variance=np.zeros_like(variance),
+    return Solution(
+        steps=(SolveStep(1, mean, std, 0.0),),
         status=Status.EXACT,
-        solvers=(),
-        plans=(),
+        plan=(),
         executor=resources.executor.description,
+        computational_std=np.zeros_like(std),
     )
 
 
-def _joined(parts: Sequence[tuple[Indices, Prediction]], q: int) -> Prediction:
-    """Put predictions of some targets together; coefficients of a drift are those of the last ones."""
-    predictions = [prediction for _, prediction in parts]
+def _joined(parts: Sequence[tuple[Indices, Solution]], seconds: float) -> Solution:
+    """Put solutions at some targets together; coefficients of a drift are those of the first ones."""
+    solutions = [solution for _, solution in parts]
     order = np.argsort(np.concatenate([chosen for chosen, _ in parts]))
-
-    def whole(of_parts: Sequence[Array | None]) -> Array | None:
-        if any(each is None for each in of_parts):
-            return None
-        return np.concatenate(cast("Sequence[Array]", of_parts), axis=1)[:, order]
-
-    mean, variance = (whole([getattr(each, name) for each in predictions]) for name in ("mean", "variance"))
-    assert mean is not None
-    assert variance is not None
-    return Prediction(
-        mean=mean,
-        variance=variance,
-        computational_variance=whole([each.computational_variance for each in predictions]),
-        computational_variance_known=all(each.computational_variance_known for each in predictions),
-        status=Status.worst(each.status for each in predictions),
-        solvers=tuple(dict.fromkeys(name for each in predictions for name in each.solvers)),
-        plans=tuple(plan for each in predictions for plan in each.plans),
-        executor=predictions[-1].executor,
-        drift=predictions[-1].drift,
+    mean, std = (
+        np.concatenate([getattr(each, name) for each in solutions], axis=1)[:, order]
+        for name in ("mean", "std")
+    )
+    own = [each.computational_std for each in solutions]
+    known = [each for each in own if each is not None]
+    return Solution(
+        steps=(SolveStep(1, mean, std, seconds),),
+        status=Status.worst(each.status for each in solutions),
+        plan=solutions[0].plan,
+        solvers=tuple(dict.fromkeys(name for each in solutions for name in each.solvers)),
+        plans=tuple(plan for each in solutions for plan in each.plans),
+        executor=solutions[0].executor,
+        computational_std=np.concatenate(known, axis=1)[:, order] if len(known) == len(own) else None,
+        computational_std_known=all(each.computational_std_known for each in solutions),
+        drift=solutions[0].drift,
     )
 
 

@@ -208,12 +208,12 @@ class Observations:
 
     def patterns(self, solver: Solver | None = None) -> list[tuple[Indices, Indices]]:
         """Places observed, in solver order, and the fields observed there, for each pattern of gaps."""
-        places = self._in_order(block_size(solver))
+        places = self.in_order(solver)
         return [(places[self.present[group[0], places]], group) for group in fields_by_pattern(self.present)]
 
-    def _in_order(self, block: int) -> Indices:
+    def in_order(self, solver: Solver | None = None) -> Indices:
         """Places with a value at some time in the order of a solve; of a million that takes seconds."""
-        if block not in self._orders:
+        if (block := block_size(solver)) not in self._orders:
             X = in_extents(self.X, AXES) if self.in_time else self.X
             self._orders[block] = self.there[space_filling_order(X[self.there], block_size=block)]
         return self._orders[block]

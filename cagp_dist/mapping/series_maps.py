@@ -1,26 +1,26 @@
 """Maps at times from places that were observed at all or nearly all of the times: exact, by modes in both."""
 
-from collections.abc import Callable
 from dataclasses import replace
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.budget.plan import plan_without_tiles
+from cagp_dist.budget.plan import check_peak, plan_without_tiles
 from cagp_dist.gram.series_gaps import FEW_IN_SERIES
 from cagp_dist.kernels import Elementary, Kernel
+from cagp_dist.mapping.field_solves import DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import DriftCoefficients, Prediction
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources, SolveSettings
 from cagp_dist.over_times import posterior_by_modes
 from cagp_dist.prior import Prior
+from cagp_dist.remedies import Remedy
 from cagp_dist.series_solves import series_of
 from cagp_dist.solvers import Cholesky
-from cagp_dist.solvers.interface import no_op
 from cagp_dist.solvers.solver_choice import MOST_DENSE
 from cagp_dist.space_time import SpaceTime
 from cagp_dist.text import counted
@@ -29,8 +29,8 @@ from cagp_dist.time_factors import Periodic
 MOST_PLACES = 4_096
 """Places of which eigenvectors are found: half a minute."""
 
-MOST_SERIES_SECONDS = 60.0
-"""Planned time up to which an exact solve is preferred to neighbours."""
+MOST_SERIES_FLOPS = 2_700_000_000_000
+"""Work up to which an exact solve is preferred to neighbours: a minute of one core."""
 
 
 class SeriesMap(NamedTuple):
@@ -49,24 +49,10 @@ def series_map(
     observed: Observations, learned: FittedModel, targets: MapPoints, settings: SolveSettings
 ) -> SeriesMap | None:
     """Arrange a map by place and hour; None where that is not what it is, or neighbours are the way."""
-    if not is_product(learned.kernel):
-        return None
-    return arranged(observed, learned.noise_variance, targets, settings)
-
-
-def is_product(kernel: Kernel) -> bool:
-    """Whether a kernel of space and time is one whose modes are found: a product of two."""
-    part, *more = kernel.parts
-    return isinstance(part, SpaceTime) and isinstance(part.time, Elementary | Periodic) and not more
-
-
-def arranged(
-    observed: Observations, noise: Array, targets: MapPoints, settings: SolveSettings
-) -> SeriesMap | None:
-    """Arrange a map by place and hour, with noise () or (n,), as far as the kernel does not decide."""
+    noise = learned.noise_variance
     there = observed.there
     chosen_here = settings.solver == "auto" and there.size > MOST_DENSE
-    if not chosen_here or targets.cells is not None:
+    if not chosen_here or targets.cells is not None or not is_product(learned.kernel):
         return None
     hours, of_hour = np.unique(observed.X[there, -1], return_inverse=True)
     if there.size + FEW_IN_SERIES < hours.size or hours.size < 2:
@@ -86,15 +72,21 @@ def arranged(
         return None
     wanted, at = found
     plan = _plan((T, n), n * T - there.size, (at.size, len(wanted)), settings)
-    if plan.seconds > MOST_SERIES_SECONDS or plan.peak_bytes > settings.memory_bytes:
+    if plan is None:
         return None
     return SeriesMap(observed.X[there[first], :3], hours, values, own, wanted, at, plan)
 
 
-def predict_series(
-    found: SeriesMap, prior: Prior, resources: Resources, report: Callable[[float], None] = no_op
-) -> Prediction:
+def is_product(kernel: Kernel) -> bool:
+    """Whether a kernel of space and time is one whose modes are found: a product of two."""
+    part, *more = kernel.parts
+    return isinstance(part, SpaceTime) and isinstance(part.time, Elementary | Periodic) and not more
+
+
+def predict_series(found: SeriesMap, prior: Prior, execution: Execution) -> Solution:
     """Predict places at hours, exactly."""
+    began = perf_counter()
+    execution.on_plan(found.plan)
     prior = replace(prior, noise_variance=found.noise if found.noise.ndim else float(found.noise))
     posterior = posterior_by_modes(
         prior,
@@ -102,21 +94,21 @@ def predict_series(
         found.wanted,
         found.at,
         solver=Cholesky(),
-        executor=resources.executor,
-        memory_limit_bytes=resources.memory_limit_bytes,
-        progress=report,
+        executor=execution.executor,
+        memory_limit_bytes=execution.memory_limit_bytes,
+        progress=lambda fraction: execution.progress(fraction, "all times together"),
     )
-    variance, drift = posterior.variance.reshape(1, -1), None
+    std, drift = np.sqrt(np.maximum(posterior.variance, 0.0)).reshape(1, -1), None
     if (found_mean := posterior.coefficients) is not None:
         drift = DriftCoefficients(found_mean.names, found_mean.values[:, None], found_mean.std[:, None])
-    return Prediction(
-        mean=posterior.mean.reshape(1, -1),
-        variance=variance,
-        computational_variance=np.zeros_like(variance),
+    return Solution(
+        steps=(SolveStep(1, posterior.mean.reshape(1, -1), std, perf_counter() - began),),
         status=posterior.status,
+        plan=tuple(found.plan.lines()),
         solvers=(found.plan.method,),
         plans=(found.plan,),
-        executor=resources.executor.description,
+        executor=execution.executor.description,
+        computational_std=np.zeros_like(std),
         drift=drift,
     )
 
@@ -131,11 +123,15 @@ def _by_hour(X: Array) -> tuple[Array, Array] | None:
     return (blocks[0, :, :3], blocks[:, 0, 3]) if same else None
 
 
-def _plan(fields: tuple[int, int], missing: int, targets: tuple[int, int], resources: Resources) -> Plan:
-    """Plan T x n values, so many of them missing, and A x m targets."""
+def _plan(
+    fields: tuple[int, int], missing: int, targets: tuple[int, int], resources: Resources
+) -> Plan | None:
+    """Plan T x n values, so many of them missing, and A x m targets; None where that takes long."""
     (T, n), (A, m) = fields, targets
     solve, at_targets = 4 * n * T * (n + T), 2 * A * n * (T + m)
     flops = 9 * n**3 + 9 * T**3 + (2 * missing + 3) * solve + (missing + 1) * at_targets + missing**3
+    if flops > MOST_SERIES_FLOPS:
+        return None
     peak = 8 * (4 * n**2 + 3 * T**2 + 8 * n * T + 8 * A * m + 3 * missing**2 + 4 * n * m)
     demand = Demand(
         n=n * T - missing,
@@ -148,4 +144,5 @@ def _plan(fields: tuple[int, int], missing: int, targets: tuple[int, int], resou
     )
     gaps = f", {missing:,} values missing" if missing else ""
     method = f"modes in space and time of {counted(n, 'place')} at {counted(T, 'time')}{gaps}"
+    check_peak(demand, method, peak, Remedy.NEIGHBOURS, Remedy.FEWER_TEST_POINTS)
     return plan_without_tiles(demand, method, None, peak, n**2 + T**2 + n * m, flops, 1)

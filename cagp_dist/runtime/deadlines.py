@@ -1,13 +1,17 @@
-"""How long work on a cluster may make no headway before it is given up."""
+"""How long work may take, and how long it may make no headway on a cluster, before it is given up."""
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from cagp_dist.errors import TimeLimitError
+from cagp_dist.remedies import Remedy
 
 POLL_SECONDS = 0.5  # between two looks at what is waited for
 FIRST_LINE_SECONDS = 10.0  # to wait before that is said; then twice as long, and so on
+
+# Part of the time limit after which work is stopped that takes so many times as long, as it was measured
+MEASURED_PART, FAR_BEYOND = 0.1, 2.0
 
 
 @dataclass(frozen=True)
@@ -23,13 +27,22 @@ class Deadlines:
     total_seconds: float | None = None  # for a whole job, from when this is made; None: no limit
     _started: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)
 
-    def check(self) -> None:
-        """Raise `TimeLimitError` if the time for the whole job is over."""
-        if self.total_seconds is not None and time.monotonic() - self._started > self.total_seconds:
-            raise TimeLimitError(
-                f"the job was not done after {self.total_seconds:g} s, which is all that [runtime] "
-                "total_seconds or --time-limit allows. Start the same job again, with more time or workers."
+    def check(self, expected_seconds: float = 0.0) -> None:
+        """Raise `TimeLimitError` if the time is over, or will be by far, as measured seconds say."""
+        limit, spent = self.total_seconds, time.monotonic() - self._started
+        if limit is None:
+            return
+        if spent > limit:
+            text = f"the work was not done after the {limit:g} s that it is allowed."
+        elif spent > MEASURED_PART * limit and expected_seconds > FAR_BEYOND * limit:
+            text = (
+                f"by what was done in {spent:.3g} s, the work takes about {expected_seconds:.3g} s; it is "
+                f"allowed {limit:g} s."
             )
+        else:
+            return
+        remedies = (Remedy.MORE_TIME, Remedy.NEIGHBOURS, Remedy.FEWER_TEST_POINTS)
+        raise TimeLimitError(text, key="time-limit", remedies=remedies)
 
     def looks(self, most_seconds: float, say: Callable[[float], None]) -> Iterator[None]:
         """Yield now and then for so long, and say how long it has been after 10 s, 20 s, 40 s and so on."""

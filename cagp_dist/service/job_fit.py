@@ -174,8 +174,7 @@ def fit_prior(
     note(f"to {sites.where}, on {execution.executor.description}")
     note(f"likelihood: {sites.likelihood}")
     asked = np.sort(observed) if fit_to == "observed" else np.arange(points.north.size)
-    workers = execution.executor.workers
-    with Narrator(shown=False, time_limit_seconds=None, workers=workers) as narrator:
+    with Narrator(shown=False) as narrator:
         model = fit_model(
             points,
             Split(asked),

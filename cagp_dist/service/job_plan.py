@@ -24,7 +24,7 @@ from cagp_dist.mapping import (
     fields_by_pattern,
 )
 from cagp_dist.mapping.field_solves import bounds_are_cheap
-from cagp_dist.mapping.maps_at_times import outlook_of_fit
+from cagp_dist.mapping.maps_at_times import seconds_of_fit, text_of_fit
 from cagp_dist.mapping.solve_plans import plan_of_patterns, plan_of_samples
 from cagp_dist.service.carried_state import check_filter
 from cagp_dist.service.disk import DRAW_BYTES, DiskNeed, check_disk, checkpoint_bytes, run_bytes
@@ -214,9 +214,9 @@ def _fit_of_all_times(size: Size, chosen: ChosenPoints | None, *, workers: int) 
     if chosen is not None and (seen := chosen.seen) is not None:
         values = int(np.count_nonzero(seen.points.present[:, chosen.design.train]))
         deviating = seen.points.noise_variance is not None
-    outlook = outlook_of_fit(values, deviating=deviating, workers=workers)
     fits = 3 if size.folds else 1  # each half of the folds has one as well
-    return f"{outlook.text}, are fitted first: about {rough_duration(fits * outlook.seconds)}"
+    seconds = fits * seconds_of_fit(values, deviating=deviating, workers=workers)
+    return f"{text_of_fit(values)}, are fitted first: about {rough_duration(seconds)}"
 
 
 def _demands(
@@ -239,7 +239,7 @@ def _demands(
         memory_limit_bytes=memory_limit(job.cluster, workforce) or workforce.memory_bytes,
         kernel_parts=job.prior.parts,
         cell_nodes=size.cell_nodes,
-        bounds=bounds_are_cheap(solver, observed=size.observed),
+        bounds=bounds_are_cheap(solver, observed=size.joined or size.observed, targets=size.targets),
     )
     if seen is None or size.joined:
         return [of_all]

@@ -1,5 +1,6 @@
 """Jobs whose times inform each other: each value is a point in space and time, as it is for `krige(at=)`."""
 
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from time import perf_counter
@@ -16,11 +17,9 @@ from cagp_dist.mapping import Observations, SolveSettings
 from cagp_dist.mapping.field_solves import Execution, Solution, SolveStep
 from cagp_dist.mapping.fitted_model import FittedModel, known_noise
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import Prediction
 from cagp_dist.mapping.maps_at_times import (
     COMPARED_IN_TIME,
     fit_in_space_and_time,
-    outlook_in_time,
     predict_in_time,
 )
 from cagp_dist.mapping.narration import Narrator
@@ -47,8 +46,7 @@ def fit_all_times(
         )
     named = {name: (family,) for name, family in TIME_KERNELS.items()}
     compared = named.get(table.time_kernel or AUTO, COMPARED_IN_TIME)
-    executor = execution.executor
-    with Narrator(shown=False, time_limit_seconds=None, workers=executor.workers) as narrator:
+    with Narrator(shown=False) as narrator:
         return fit_in_space_and_time(
             _in_time(points, train),
             kernel=table.kernel,
@@ -82,24 +80,18 @@ def solve_all_times(task: PreparedJob, prior: Prior, execution: Execution) -> So
         lead_hours=design.lead,
         window_hours=design.window_hours,
     )
-    solves, count = outlook_in_time(observed, targets, settings, kernel_parts=len(prior.kernel.parts))
-    execution.on_plan(solves[0].plan)
-
-    def report(part: float) -> None:
-        execution.progress(part, "all times together")
-
-    found = predict_in_time(observed, learned, targets, settings, report=report)
+    found = predict_in_time(observed, learned, targets, settings, execution=execution)
     shape = hours.size, len(wanted)
     before = _before(learned, observed, targets), prior_variance(prior.kernel, targets.wanted)
-    own = found.computational_variance
-    return Solution(
+    own = found.computational_std
+    return replace(
+        found,
         steps=(
             SolveStep(0, before[0].reshape(shape), np.sqrt(before[1]).reshape(shape), 0.0),
             SolveStep(1, found.mean.reshape(shape), found.std.reshape(shape), perf_counter() - began),
         ),
-        status=found.status,
-        plan=(*_plan_lines(observed, found, count, design),),
-        computational_std=None if own is None else np.sqrt(np.maximum(own, 0.0)).reshape(shape),
+        plan=_plan_lines(observed, found, design),
+        computational_std=None if own is None else own.reshape(shape),
     )
 
 
@@ -139,14 +131,15 @@ def _before(learned: FittedModel, observed: Observations, targets: MapPoints) ->
     return averaged(targets.wanted, np.asarray(mean.basis_at(target_points(targets.wanted))) @ found[:, None])
 
 
-def _plan_lines(observed: Observations, found: Prediction, count: int, design: DesignTable) -> list[str]:
+def _plan_lines(observed: Observations, found: Solution, design: DesignTable) -> tuple[str, ...]:
     """Say what was done."""
     times, window = np.unique(observed.X[:, -1]).size, design.window_hours
     seen = "all of them" if window is None else f"those within {window:g} hours"
     if design.lead is not None:
         seen += f" that end {design.lead:g} hours before it" if design.lead else ", none later than itself"
-    return [
-        *found.plans[-1].lines(),  # the largest
+    count = len(found.plans)
+    return (
+        *found.plan,
         f"{counted(observed.count, 'value')} at {counted(times, 'time')} are points in space and time; a "
         f"target sees {seen}: {counted(count, 'solve')}",
-    ]
+    )

@@ -38,6 +38,7 @@ from cagp_dist.mapping import (
     fields_by_pattern,
     solver_name,
 )
+from cagp_dist.mapping.map_mean import MeanByPattern
 from cagp_dist.mapping.maps_at_times import SAME_HOUR
 from cagp_dist.mapping.observations import block_size, hours_since
 from cagp_dist.mapping.solve_plans import choose_solver
@@ -408,20 +409,6 @@ def noise_at(points: Observations, chosen: Indices, nugget: float | Array) -> fl
     """Noise variance of observations at some points (n,): what is known of it, and the nugget."""
     known = points.noise_variance
     return nugget if known is None else known[chosen] + nugget
-
-
-@dataclass(frozen=True, eq=False)
-class MeanByPattern:
-    """A prior mean of T fields with different gaps: those with the same gaps share a part."""
-
-    parts: tuple[tuple[Indices, FieldMean], ...]  # fields, and the mean of them
-
-    def __call__(self, X: Array) -> Array:
-        """Values at unit vectors X (n, 3), shape (n, T)."""
-        values = np.empty((len(X), sum(fields.size for fields, _ in self.parts)))
-        for fields, mean in self.parts:
-            values[:, fields] = mean(X)
-        return values
 
 
 def fit_mean(

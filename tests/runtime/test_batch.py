@@ -99,7 +99,7 @@ def test_jobs_that_are_not_taken_are_an_error_that_quotes_why(asked, monkeypatch
 
 def test_the_wait_for_jobs_is_spoken_of_and_ends(asked, monkeypatch, caplog):
     asked["most"] = 0
-    with pytest.raises(TimeLimitError, match=r"not done after 1e-09 s"):
+    with pytest.raises(TimeLimitError, match=r"not done after the 1e-09 s"):
         open_executor("slurm", deadlines=Deadlines(total_seconds=1e-9)).__enter__()
     pauses: list[float] = []  # only they take time, and nobody waits for them
     clock = types.SimpleNamespace(monotonic=lambda: sum(pauses), sleep=pauses.append)

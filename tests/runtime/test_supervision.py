@@ -330,9 +330,7 @@ def test_a_scheduler_that_does_not_answer_is_lost(monkeypatch):
 def test_the_time_of_a_whole_job_is_looked_at_whatever_the_cluster_does():
     watch = Watch(Stub({"a": worker(executing=1)}), Deadlines(total_seconds=0.01), ["a"])
     time.sleep(0.02)
-    with pytest.raises(
-        TimeLimitError, match=r"not done after 0.01 s, .* --time-limit allows. Start the same"
-    ):
+    with pytest.raises(TimeLimitError, match=r"not done after the 0.01 s"):
         watch.look()
 
 

@@ -45,8 +45,6 @@ FIRST_LENGTHSCALES, FIRST_RATIOS = 11, 41  # Of the grid on which the likelihood
 # with four times as many of each.
 LENGTHSCALES, RATIOS, NUGGETS = 15, 15, 5
 
-SECONDS, DECOMPOSITIONS = 1.5e-9, 30  # Of a decomposition, for each cube of a place, and how many are usual
-
 # Logarithm of likelihood times prior, below its maximum, beyond which a grid reaches one step further: of a
 # normal distribution of two dimensions 1e-3 of the probability are beyond
 FALL = 7.0
@@ -348,11 +346,6 @@ def why_not(
         values = sum(fields.values.size for fields in patterns)
         return f"{counted(values, 'observation')} are not {LEAST_DEGREES} more than the mean has coefficients"
     return None
-
-
-def seconds_of(patterns: Sequence[SharedFields]) -> float:
-    """Rough time of `integrate`."""
-    return DECOMPOSITIONS * sum(SECONDS * len(fields.X) ** 3 for fields in patterns)
 
 
 def independent_combinations(patterns: Sequence[SharedFields]) -> int:
