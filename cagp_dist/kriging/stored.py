@@ -213,8 +213,7 @@ def krige_store(
         with disk_errors(work):
             work.mkdir(parents=True, exist_ok=True)
         narrator = Narrator(shown=progress is None)
-        with held(work / ".lock", where=work), narrator, narrator.stage("map") as report:
-            narrator.tell(plan)
+        with held(work / ".lock", where=work), narrator, narrator.stage("map", plan) as report:
 
             def say(part: float, *, before: float, share: float) -> None:
                 report(before + share * part)

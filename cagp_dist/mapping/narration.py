@@ -67,10 +67,10 @@ class Narrator:
             self._watcher.join()
 
     @contextmanager
-    def stage(self, name: str, text: str = "") -> Iterator[Callable[[float], None]]:
+    def stage(self, name: str, about: str | Plan = "") -> Iterator[Callable[[float], None]]:
         """Work on a stage; what is yielded takes the part that is done, 0 to 1."""
         self._deadlines.check()
-        self._now = now = _Stage(name, text)
+        self._now = now = _Stage(name, about if isinstance(about, str) else _text(about))
         if self._shown and self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="cagp-progress", daemon=True)
             self._watcher.start()
@@ -84,12 +84,7 @@ class Narrator:
 
     def tell(self, plan: Plan) -> None:
         """Take down how the stage is worked on."""
-        sweeps = "" if plan.direct else f", up to {plan.iterations:,} sweeps"
-        solves = f", {plan.solves:,} solves" if plan.solves > 1 else ""
-        self._now.text = (
-            f"{plan.method}, {plan.n:,} observed points, {plan.q:,} targets{sweeps}{solves}, memory about "
-            f"{bytes_text(plan.peak_bytes)}"
-        )
+        self._now.text = _text(plan)
 
     def _watch(self) -> None:
         """Say what each long stage does, and show how far it is, until all have ended."""
@@ -149,6 +144,16 @@ class Narrator:
             Console(stderr=True).print(text, soft_wrap=True, highlight=False, markup=False)
         else:
             _log.log(level, text)
+
+
+def _text(plan: Plan) -> str:
+    """Say what a plan does, in a line."""
+    sweeps = "" if plan.direct else f", up to {plan.iterations:,} sweeps"
+    solves = f", {plan.solves:,} solves" if plan.solves > 1 else ""
+    return (
+        f"{plan.method}, {plan.n:,} observed points, {plan.q:,} targets{sweeps}{solves}, memory about "
+        f"{bytes_text(plan.peak_bytes)}"
+    )
 
 
 def on_screen() -> bool:
