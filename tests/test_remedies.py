@@ -72,7 +72,7 @@ def test_remedies_name_keys_that_a_job_has_and_arguments_that_python_has(remedy)
     keys = {
         name: set(field.annotation.model_fields)
         for name, field in Job.model_fields.items()
-        if name in ("observations", "design", "prior", "cluster")
+        if name in ("observations", "design", "prior", "cluster", "runtime")
     }
     keys["design"] |= {"test.count", "train.count", "map.resolution_degrees"}
     keys["solver"] = {key for table in SOLVER_TABLES.values() for key in table.model_fields}

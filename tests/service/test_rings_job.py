@@ -81,12 +81,6 @@ def test_a_regional_file_is_solved_exactly_by_all_of_its_points(tmp_path):
             np.testing.assert_allclose(ours, groups["cholesky", name][variable].values, rtol=1e-7)
 
 
-def test_points_that_do_not_fill_a_grid_are_refused_with_what_to_do(tmp_path):
-    with pytest.raises(ArgumentError, match=r'fill 23% of a grid.*Use \[solver\] name = "neighbours"'):
-        run(job(tmp_path, train=random_points(60), solver="rings"))
-    assert not (tmp_path / "CURRENT").exists()
-
-
 def test_a_job_whose_points_fill_no_grid_is_refused_by_the_plan_and_before_a_fit(tmp_path):
     scattered = job(tmp_path, train=random_points(60), solver="rings", prior={})
     with pytest.raises(ArgumentError, match="Rings needs most of one"):
@@ -95,3 +89,4 @@ def test_a_job_whose_points_fill_no_grid_is_refused_by_the_plan_and_before_a_fit
     with pytest.raises(ArgumentError, match="Rings needs most of one"):
         run(scattered, observe=stages.append)
     assert not any("Fit" in str(event) for event in stages)
+    assert not (tmp_path / "CURRENT").exists()
