@@ -176,9 +176,10 @@ def krige(
         Fixes every parameter, noise and mean included. Without it, lengthscale, variance and noise are fitted
         by maximum likelihood unless given.
     solver : str or solver
-        "auto": exact if that is cheap (a dense factor for up to 5,000 points, the rings of a grid; with
-        ``at`` and a product of kernels modes in space and time, where at most 2,048 values of up to 4,096
-        places are missing), otherwise `Neighbours` ("auto"), whose error bars are exact too. Or "cholesky",
+        "auto" follows from the points alone: exact if that is cheap (a dense factor for up to 5,000 points,
+        the rings of a grid with few gaps; with ``at`` and a product of kernels modes in space and time, where
+        at most 2,048 values of up to 4,096 places are missing), otherwise `Neighbours` ("auto"), whose error
+        bars are exact too. Or "cholesky",
         "rings", "neighbours", "block-gauss-seidel" (until at most 5 % of each variance is unfinished
         computation), or a solver.
     recalibration : str
@@ -227,13 +228,13 @@ def krige(
     memory_limit_bytes : int, optional
         Memory that may be allocated; by default four fifths of the free memory.
     time_limit_seconds : float or None
-        Longest planned time on an otherwise idle machine; longer work is refused before it begins. None: no
-        limit.
+        After which work is stopped; or after a tenth of it, if what was done by then says that it would take
+        more than twice as long. None: no limit.
     progress : bool
-        Work of more than five seconds reports its planned seconds and bytes, changes that would save a
-        quarter of the time or more, and its progress: by a bar in a terminal or notebook (with ipywidgets),
-        elsewhere by `logging`, with the plan as a warning and the progress, every ten seconds, as information
-        of the logger "cagp_dist". False turns this off.
+        After five seconds work reports its method and bytes, what would make it faster, and its progress: by
+        a bar in a terminal or notebook (with ipywidgets), elsewhere by `logging`, with the method as a
+        warning and the progress, every ten seconds, as information of the logger "cagp_dist". False turns
+        this off.
     latitude, longitude, x, y, time : str, optional
         Deprecated: write them into ``columns``.
     drift : optional
@@ -257,9 +258,9 @@ def krige(
     ------
     CagpError
         ArgumentError: the meaning of an argument is not clear; DataError: something cannot be an observation,
-        such as a latitude of 91 degrees, with its row; BudgetError: it does not fit into memory, or is
-        planned to take longer than the limit, before any work unless only the fitted parameters show that the
-        solve takes much longer than usual; NumericalError: the fit or the solve loses all digits.
+        such as a latitude of 91 degrees, with its row; BudgetError: it does not fit into memory, before
+        any work; TimeLimitError: it takes longer than the limit; NumericalError: the fit or the solve loses
+        all digits.
 
     Notes
     -----

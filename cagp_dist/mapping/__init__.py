@@ -2,14 +2,14 @@
 
 ::
 
-    Observations --fit_model--> FittedModel --plan_solves, predict_fields--> Prediction --> recalibrate_map
+    Observations --fit_model--> FittedModel --predict_fields--> Solution --> recalibrate_map
 
 - `observations`, `grid_places`, `map_points`, `split`: places, values, gaps and noise; the grid that points
   are most of; where a map is wanted; what is held out.
 - `fitting`, `fitted_model`, `map_mean`, `integration`: sites and fits of parameters; the prior; its mean;
   distributions whose parameters are integrated over. `maps_at_times`, `gain_in_time`: all times together.
-- `field_solves`, `solve_plans`: solves of all times at once, as jobs have them, and plans of solves to come.
-- `map_solves`, `map_samples`: a planned solve for each pattern of gaps, what it predicts, and draws.
+- `field_solves`, `solve_plans`: the solve of all fields; the choice of its solver, and plans.
+- `map_solves`, `map_samples`: from observations and prior to that solve, and draws.
 - `cross_validation`: places predicted from other folds, whose errors correct error bars.
 - `resources`, `narration`, `defaults`: workers and memory; what is said meanwhile; numbers that decide.
 
