@@ -53,7 +53,7 @@ math_eqref_format = "({number})"
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
-nb_execution_timeout = 120
+nb_execution_timeout = -1  # a slow machine is no fault of a page
 nb_merge_streams = True
 nb_render_markdown_format = "myst"
 # It would reach the kernel of the notebook, whose own backend is the one that shows figures.
