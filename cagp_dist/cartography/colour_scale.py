@@ -1,10 +1,13 @@
 """Colours of a quantity between two limits."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from cagp_dist.arrays import Array
+
+FIELD, ERROR_BARS, DIFFERENCES = "plasma", "viridis", "RdBu_r"  # colours of each kind of quantity
 
 
 @dataclass(frozen=True)
@@ -18,20 +21,27 @@ class ColourScale:
     label: str
 
 
-def spanning(values: Array, *, colours: str, label: str, percentile: float = 0.0) -> ColourScale:
-    """Scale between two outer percentiles of the values; a constant field gets half a unit each way."""
+def scale_of(values: Array, *, colours: str, label: str = "") -> ColourScale:
+    """Scale in round numbers, wherever a field is drawn: all values but a hundredth at each end.
+
+    `DIFFERENCES` are symmetric about zero. The page of a run has the same rule (``colours.js``).
+    """
     values = values[np.isfinite(values)]  # cells may be blank
-    values = values if values.size else np.array([0.5])
-    low, high = (float(edge) for edge in np.percentile(values, [percentile, 100.0 - percentile]))
-    if high - low <= 1e-8 * max(abs(low), abs(high)):
-        low, high = low - 0.5, high + 0.5
+    values = values if values.size else np.array([0.0, 1.0])
+    share = 1.0 if values.size > 50 else 0.0
+    low, high = (float(edge) for edge in np.percentile(values, [share, 100.0 - share]))
+    if colours == DIFFERENCES:
+        low, high = -max(-low, high), max(-low, high)
+    if not high > low:
+        low, high = low - max(1e-6, 1e-3 * abs(low)), high + max(1e-6, 1e-3 * abs(high))
+    step = 0.5 * _round_step((high - low) / 5.0)
+    low, high = step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9)
     below, above = float(values.min()) < low, float(values.max()) > high
     extend = "both" if below and above else "min" if below else "max" if above else "neither"
     return ColourScale(colours, low, high, extend, label)
 
 
-def symmetric(values: Array, *, colours: str, label: str) -> ColourScale:
-    """Scale about zero that holds 98 % of the values, so that one outlier does not bleach the rest."""
-    reach = float(np.percentile(np.abs(values), 98.0)) or 1.0
-    extend = "both" if float(np.abs(values).max()) > reach else "neither"
-    return ColourScale(colours, -reach, reach, extend, label)
+def _round_step(span: float) -> float:
+    """Give the least of 1, 2, 2.5, 5 and 10 times a power of ten that is no shorter."""
+    power = 10.0 ** math.floor(math.log10(span))
+    return power * next((each for each in (1.0, 2.0, 2.5, 5.0) if each * power >= span), 10.0)

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
-from cagp_dist.cartography.colour_scale import spanning
+from cagp_dist.cartography.colour_scale import ERROR_BARS, scale_of
 from cagp_dist.cartography.frame import Frame, PlaneFrame
 from cagp_dist.cartography.raster import resample
 from cagp_dist.errors import ArgumentError
@@ -125,7 +125,7 @@ class Maps:
         panel, title = figure.axes[0], str(values.attrs.get("long_name", variable))
         panel.set_title(fill(title, round(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=9, loc="left")
         shown = panel.images[0] if panel.images else panel.collections[-1]
-        scale = spanning(np.ravel(values.values).astype(np.float64), colours="", label="")
+        scale = scale_of(np.ravel(values.values).astype(np.float64), colours=ERROR_BARS)
         shown.set_clim(scale.low, scale.high)
         figure.set_dpi(ANIMATED_DPI)
         frame, width, frames = frame_around(where), round(ANIMATED_DPI * figure.get_figwidth()), []

@@ -11,7 +11,7 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.basemap import dots, empty_map, marks, shade
 from cagp_dist.cartography.chart_style import MUTED, drawing_style
-from cagp_dist.cartography.colour_scale import ColourScale, spanning
+from cagp_dist.cartography.colour_scale import ERROR_BARS, FIELD, ColourScale, scale_of
 from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells, frame_of_plane
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal
@@ -31,7 +31,6 @@ BESIDE_ASPECT = 1.6  # Maps that are less wide, in units of their height, stand 
 BESIDE_INCHES = 0.6  # for the latitudes, left of a panel
 PANELS_ACROSS = 3  # of small multiples
 MOST_COLOURED = 2000  # observations that are drawn in the colours of the map; more hide it
-COLOURS = {"mean": "RdYlBu_r", "std": "viridis", "std_computational": "viridis"}
 PARTS = ("exceedance", "computational_share")  # variables in per cent
 
 
@@ -61,7 +60,7 @@ def maps_of(
             own = panels[number * len(fields) : (number + 1) * len(fields)]
             drawn = [one_field(dataset[name], where, field) for field in fields]
             every = np.concatenate([np.ravel(values.values) for values, _ in drawn]).astype(np.float64)
-            scale = (scales or {}).get(name) or spanning(every, colours=_colours(dataset[name]), label="")
+            scale = (scales or {}).get(name) or scale_of(every, colours=_colours(dataset[name]))
             label = str(dataset[name].attrs.get("long_name", name))
             for panel, field, (values, stamp) in zip(own, fields, drawn, strict=True):
                 shown = _draw_map(panel, frame, where, values, scale)
@@ -242,8 +241,7 @@ def _colour_bar(
 
 def _colours(values: xr.DataArray) -> str:
     """Colours of a variable of a result, whatever stands before its name in runs; samples have the mean's."""
-    name = "mean" if "sample" in values.dims else str(values.name)
-    return next((colours for end, colours in COLOURS.items() if name.endswith(end)), "viridis")
+    return FIELD if "sample" in values.dims or str(values.name).endswith("mean") else ERROR_BARS
 
 
 def grid_values(values: xr.DataArray, where: Horizontal) -> Array:

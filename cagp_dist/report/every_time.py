@@ -27,7 +27,7 @@ Raster = NDArray[np.float32]
 
 PIXELS = 20_000_000  # Of all pictures together, about 0.1 bytes each in the page
 WIDEST, NARROWEST = 1000, 120  # Pixels across a picture
-MOST_SAMPLED = 400_000  # Values that decide the colour scale of the standard deviations
+MOST_SAMPLED = 400_000  # Values that decide a colour scale
 # Colours of dots that are kept, one byte and a third each; with more the dots show the first time alone
 MOST_DOTS = 2_000_000
 
@@ -76,8 +76,7 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
     frame = map_frame(run)
     longitude, latitude = frame.pixels(_width(run))
     means: list[Raster] = []
-    edges: list[float] = []
-    spread: dict[str, list[Array]] = {name: [] for name in first}
+    spread: dict[str, list[Array]] = {name: [] for name in ("mean", *first)}
     differing: set[str] = set()
     every = max(1, run.grid.std.size * len(run.times) // MOST_SAMPLED)
     for fine, grid in each_map(path, run.variable):
@@ -86,9 +85,9 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
                 np.float32
             )
         )
-        edges += [float(np.nanmin(fine.mean)), float(np.nanmax(fine.mean))]
+        spread["mean"].append(fine.mean.ravel()[:: max(1, fine.mean.size * len(run.times) // MOST_SAMPLED)])
         for name, values in _errors(grid).items():
-            spread[name] += [values.ravel()[::every], np.array([np.nanmin(values), np.nanmax(values)])]
+            spread[name].append(values.ravel()[::every])
             if not np.array_equal(values, first[name], equal_nan=True):
                 differing.add(name)
     pictures = {"mean": means}
@@ -103,7 +102,7 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
         else:  # one map, and its scale
             spread[name] = [first[name].ravel()]
     spans |= {name: np.concatenate(values) for name, values in spread.items()}
-    return EveryTime(spans | {"mean": np.array(edges)}, frozenset(differing), pictures)
+    return EveryTime(spans, frozenset(differing), pictures)
 
 
 def _errors(given: TestPoints | Grid) -> dict[str, Array]:

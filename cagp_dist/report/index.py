@@ -9,11 +9,12 @@ import numpy as np
 from markupsafe import Markup
 
 from cagp_dist.cartography.chart_style import ACCENT, INK, MUTED, date_axis, drawing_style, quiet_grid
+from cagp_dist.cartography.colour_scale import ColourScale
 from cagp_dist.pages.templates import fill
 from cagp_dist.report import report_page
 from cagp_dist.report.drawing import Drawing, inline_svg, title
 from cagp_dist.report.page import BROKEN_DOWN
-from cagp_dist.report.thumbnails import Picture, ThumbnailScale, picture_of, thumbnail, thumbnail_scales
+from cagp_dist.report.thumbnails import Picture, picture_of, thumbnail, thumbnail_scales
 from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all
 from cagp_dist.service.published_runs import COVERAGE_LEVEL, RunEntry, list_runs
 from cagp_dist.store.atomic_files import whole_file
@@ -57,7 +58,7 @@ def write_index(root: str | os.PathLike[str]) -> Path:
     pictures = {key: picture for key, picture in found.items() if picture is not None}
     scales = thumbnail_scales(list(pictures.values()))
     ranges = [
-        f"{name} from {scale.low:.4g} (dark) to {scale.high:.4g} {scale.units} (bright)".replace(" )", ")")
+        f"{name} from {scale.low:.4g} (dark) to {scale.high:.4g} {scale.label} (bright)".replace(" )", ")")
         for name, scale in scales.items()
     ]
     shown = sorted(runs, key=lambda run: (not run.fault, str(run.times[:1]), run.created), reverse=True)
@@ -75,7 +76,7 @@ def write_index(root: str | os.PathLike[str]) -> Path:
     return page
 
 
-def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, ThumbnailScale]) -> Card:
+def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, ColourScale]) -> Card:
     """Everything about one run; the whole card leads to its report, if that was written."""
     if run.fault:
         return Card(run.key, fault=run.fault)

@@ -8,7 +8,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.cartography.basemap import dots, empty_map, shade
 from cagp_dist.cartography.chart_style import MUTED, PANEL
-from cagp_dist.cartography.colour_scale import ColourScale, spanning, symmetric
+from cagp_dist.cartography.colour_scale import DIFFERENCES, ERROR_BARS, FIELD, ColourScale, scale_of
 from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells, frame_of_plane
 from cagp_dist.report.drawing import WIDTH_INCHES, Drawing, title
 from cagp_dist.report.published import MeanMap, PublishedRun, TestPoints
@@ -41,9 +41,9 @@ def map_scales(run: PublishedRun, values: Mapping[str, Array]) -> dict[str, Colo
     unfinished = np.nan_to_num(values.get("computational", np.zeros(1))).any()
     bars = ERRORS if unfinished else ERRORS[:1]
     return {
-        "mean": spanning(shown_mean(run, values["mean"]), colours="inferno", label=label),
-        "residual": symmetric(values["residual"], colours="RdBu_r", label=redder),
-        **{name: spanning(values[name], colours="viridis", label=unit, percentile=0.5) for name in bars},
+        "mean": scale_of(shown_mean(run, values["mean"]), colours=FIELD, label=label),
+        "residual": scale_of(values["residual"], colours=DIFFERENCES, label=redder),
+        **{name: scale_of(values[name], colours=ERROR_BARS, label=unit) for name in bars},
     }
 
 

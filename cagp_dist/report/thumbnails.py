@@ -12,6 +12,7 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.basemap import clipping_rim
 from cagp_dist.cartography.chart_style import MUTED, PANEL, drawing_style
+from cagp_dist.cartography.colour_scale import FIELD, ColourScale, scale_of
 from cagp_dist.cartography.frame import Frame, PlaneFrame, coastlines, frame_of, frame_of_plane
 from cagp_dist.cartography.raster import resample
 from cagp_dist.errors import StoreError
@@ -21,8 +22,6 @@ from cagp_dist.store.zarr_arrays import open_group
 
 PIXELS_WIDE = 360  # Of a thumbnail: enough for screens with two pixels to a point
 SHAPE = (0.5, 0.75)  # Height over width, at least and at most; a map that is taller leaves its sides empty
-
-_SHOWN_PERCENTILES = (0.5, 99.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +40,6 @@ class Picture:
     places: tuple[Array, Array] = (np.empty(0), np.empty(0))
 
 
-@dataclass(frozen=True)
-class ThumbnailScale:
-    """Colours of a variable from low to high, over all runs."""
-
-    low: float
-    high: float
-    units: str
-
-
 def picture_of(run_path: Path) -> Picture | None:
     """Take the map of a run, or its test points; None if it has neither or cannot be read."""
     for group in ("map", "posterior"):
@@ -62,19 +52,18 @@ def picture_of(run_path: Path) -> Picture | None:
     return None
 
 
-def thumbnail_scales(pictures: Sequence[Picture]) -> Mapping[str, ThumbnailScale]:
-    """Give the pictures of each variable one scale that leaves out a hundredth of all values."""
-    scales = {}
+def thumbnail_scales(pictures: Sequence[Picture]) -> Mapping[str, ColourScale]:
+    """Give the pictures of each variable one scale."""
+    alike: dict[str, list[Picture]] = {}
     for picture in pictures:
-        if picture.variable not in scales:
-            alike = np.concatenate([other.values for other in pictures if other.variable == picture.variable])
-            low, high = (float(edge) for edge in np.percentile(alike, _SHOWN_PERCENTILES))
-            room = 0.5 if high - low < 1e-9 else 0.0
-            scales[picture.variable] = ThumbnailScale(low - room, high + room, picture.units)
-    return scales
+        alike.setdefault(picture.variable, []).append(picture)
+    return {
+        variable: scale_of(np.concatenate([one.values for one in those]), colours=FIELD, label=those[0].units)
+        for variable, those in alike.items()
+    }
 
 
-def thumbnail(picture: Picture, scale: ThumbnailScale) -> str:
+def thumbnail(picture: Picture, scale: ColourScale) -> str:
     """Draw a picture as the ``data:`` address of a PNG image, about 20 kB."""
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
@@ -96,7 +85,7 @@ def thumbnail(picture: Picture, scale: ThumbnailScale) -> str:
                 extent=(left, right, bottom, top),
                 interpolation="none",
                 aspect="auto",
-                cmap="inferno",
+                cmap=scale.colours,
                 norm=limits,
             )
             image.set_clip_path(rim)
@@ -104,7 +93,13 @@ def thumbnail(picture: Picture, scale: ThumbnailScale) -> str:
         else:
             axes.fill(*frame.outline(), facecolor=PANEL, edgecolor="none", zorder=0)
             axes.scatter(
-                *picture.places, c=picture.values, s=4.0, linewidths=0, zorder=3, cmap="inferno", norm=limits
+                *picture.places,
+                c=picture.values,
+                s=4.0,
+                linewidths=0,
+                zorder=3,
+                cmap=scale.colours,
+                norm=limits,
             )
             ink, strength = MUTED, 0.8
         line = axes.plot(*coastlines(frame), color=ink, linewidth=0.5, alpha=strength, zorder=2)[0]

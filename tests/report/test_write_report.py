@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.image import imread
 
 import cagp_dist as cagp
-from cagp_dist.cartography.colour_scale import spanning, symmetric
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.report import write_report
 from cagp_dist.report.charts import draw_charts
@@ -600,21 +599,3 @@ def test_importing_the_report_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_one_outlier_does_not_bleach_the_residuals() -> None:
-    values = np.append(np.linspace(-1.0, 1.0, 999), 30.0)
-    scale = symmetric(values, colours="RdBu_r", label="")
-    assert scale.low == -scale.high
-    assert 0.9 < scale.high < 1.0
-    assert scale.extend == "both"
-    assert symmetric(np.array([-2.0, 2.0]), colours="", label="").extend == "neither"
-
-
-@pytest.mark.parametrize(
-    ("outliers", "extend"), [([], "neither"), ([-50.0], "min"), ([50.0], "max"), ([-50.0, 50.0], "both")]
-)
-def test_a_scale_tells_which_values_lie_beyond(outliers: list[float], extend: str) -> None:
-    values = np.concatenate([np.repeat([0.0, 1.0], 500), outliers])
-    scale = spanning(values, colours="", label="", percentile=0.5)
-    assert (scale.low, scale.high, scale.extend) == (0.0, 1.0, extend)

@@ -57,7 +57,7 @@ function scaleOf(layer, values) {
       key,
       limits(
         values.map(each => each + offsetOf(layer)),
-        { grid: layer.points ? null : run.grids[layer.group], symmetric: layer.symmetric },
+        { symmetric: layer.symmetric },
       ),
     );
   return scales.get(key);

@@ -38,26 +38,11 @@ const roundStep = span => {
   return power * ([1, 2, 2.5, 5].find(each => each * power >= span) ?? 10);
 };
 
-// Some of the values that are known; of a grid as many from each row as its area wants.
-function some(values, grid) {
-  const rows = grid ? grid.rows : 1;
-  const columns = values.length / rows;
-  const most = Math.min(columns, Math.ceil(20000 / rows));
-  const found = [];
-  for (let row = 0; row < rows; row++) {
-    const share = grid ? Math.cos((grid.latitude[row] * Math.PI) / 180) : 1;
-    const count = Math.round(most * share);
-    for (let k = 0; k < count; k++) {
-      const value = values[row * columns + Math.floor((k * columns) / count)];
-      if (Number.isFinite(value)) found.push(value);
-    }
-  }
-  return found.sort((a, b) => a - b);
-}
-
-// Limits that hold all but the outermost hundredth of the area; symmetric about zero where colours diverge.
-export function limits(values, { grid = null, symmetric = false } = {}) {
-  const known = some(values, grid);
+// Limits in round numbers that hold all values but a hundredth at each end, as report and plots have them;
+// symmetric about zero where colours diverge.
+export function limits(values, { symmetric = false } = {}) {
+  const every = Math.max(1, Math.floor(values.length / 40000));
+  const known = values.filter((value, k) => k % every === 0 && Number.isFinite(value)).sort((a, b) => a - b);
   if (known.length === 0) return [0, 1];
   const share = known.length > 50 ? 0.01 : 0;
   let [low, high] = [share, 1 - share].map(at => known[Math.round(at * (known.length - 1))]);

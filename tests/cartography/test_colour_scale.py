@@ -1,0 +1,41 @@
+"""One scale of colours for a field, wherever it is drawn."""
+
+import json
+import shutil
+import subprocess
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from cagp_dist.cartography.colour_scale import DIFFERENCES, FIELD, scale_of
+
+
+@pytest.mark.parametrize(
+    ("outliers", "extend"), [([], "neither"), ([-50.0], "min"), ([50.0], "max"), ([-50.0, 50.0], "both")]
+)
+def test_a_scale_is_of_round_numbers_and_tells_which_values_lie_beyond(outliers, extend):
+    values = np.concatenate([np.repeat([0.02, 0.97], 500), outliers, [np.nan]])
+    scale = scale_of(values, colours=FIELD)
+    assert (scale.low, scale.high, scale.extend) == (0.0, 1.0, extend)
+    symmetric = scale_of(values, colours=DIFFERENCES)
+    assert (symmetric.low, symmetric.high) == (-1.0, 1.0)
+
+
+def test_a_constant_field_and_one_without_values_have_limits():
+    for values in (np.full(3, 285.0), np.zeros(3), np.full(3, np.nan)):
+        scale = scale_of(values, colours=FIELD)
+        assert scale.low < scale.high
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_the_page_has_the_same_scale():
+    rng = np.random.default_rng(0)
+    fields = [285.0 + 20.0 * rng.normal(size=4000), rng.gamma(1.0, 0.3, 700), np.array([-3.0, 8.0, 2.0])]
+    code = (files("cagp_dist") / "view/page/colours.js").read_text().replace("export ", "")
+    code += f"console.log(JSON.stringify({json.dumps([field.tolist() for field in fields])}.map(each => "
+    code += "[limits(each), limits(each, { symmetric: true })])));"
+    done = subprocess.run(["node", "-"], input=code, capture_output=True, text=True, check=True)
+    for field, found in zip(fields, json.loads(done.stdout), strict=True):
+        expected = [scale_of(field, colours=colours) for colours in (FIELD, DIFFERENCES)]
+        np.testing.assert_allclose(found, [(scale.low, scale.high) for scale in expected])
