@@ -129,8 +129,6 @@ class Solution:
     # (q,) of a cross-validation, the nugget with which each test point was predicted, where they differ
     test_nugget: Array | None = None
     left_out: LeftOut | None = None  # each observation as all others predict it, where that was asked for
-    # (N, r) draws of the error of the mean at the cells of the map, where a later time is to start from it
-    error_draws: Array | None = None
     state: RingState | None = None  # of a field that is Markov in time, for the time after
 
     @property

@@ -281,12 +281,9 @@ def _is_there(job: Job, key: str) -> bool:
 
 def _lost_run_before(task: PreparedJob, before: list[np.datetime64]) -> bool:
     """Whether a time went on from one of those before it in the series whose run was removed."""
-    if task.previous is not None:
-        earlier = None if task.previous.earlier is None else task.previous.earlier.time
-    elif task.carried is not None:
-        earlier = task.carried.time
-    else:
+    if task.carried is None:
         return False
+    earlier = task.carried.time
     return bool(before) and (earlier is None or bool(earlier < max(before)))
 
 

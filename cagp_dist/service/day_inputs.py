@@ -21,7 +21,7 @@ from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.task import targets_path
 from cagp_dist.store.earlier import earlier_runs, whole_seconds
-from cagp_dist.store.published_variables import ERROR_DRAWS, FORMAT_VERSION, STATE
+from cagp_dist.store.published_variables import FORMAT_VERSION, STATE
 from cagp_dist.store.series import RunOfTime
 from cagp_dist.versions import numerical_versions
 
@@ -92,9 +92,9 @@ def _versions(job: Job) -> Callable[[np.datetime64], object]:
 
 def _runs_before(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Callable[[np.datetime64], list[str]]:
     """Give the key of the run of the last time before in the series, and of others of times in between."""
-    group, last = STATE if job.prior.is_filtered else ERROR_DRAWS, np.datetime64("9999-12-31", "s")
+    last = np.datetime64("9999-12-31", "s")
     of_series = {run.key for run in runs.values()}
-    beside = [*earlier_runs(job.output.folder, group, before=last, without=of_series)]
+    beside = [*earlier_runs(job.output.folder, STATE, before=last, without=of_series)]
     times: Times = np.empty(0, dtype="datetime64[ns]")
 
     def keys(time: np.datetime64) -> list[str]:

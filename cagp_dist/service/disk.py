@@ -19,9 +19,6 @@ RUN_BYTES = 8 * 2**20
 VALUE_ARRAYS = 8
 
 
-DRAW_BYTES = 4  # A value of a draw, which is kept in single precision
-
-
 @dataclass(frozen=True)
 class DiskNeed:
     """Disk that a job takes below its output folder."""

@@ -23,8 +23,7 @@ from cagp_dist.mapping import GridPlaces, Status, each
 from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep
 from cagp_dist.mapping.observations import hours_since
 from cagp_dist.prior import Prior
-from cagp_dist.service.carried_state import Carried
-from cagp_dist.service.previous import describe_errors
+from cagp_dist.service.carried_state import Carried, describe_state
 from cagp_dist.service.task import ChosenPoints, PreparedJob, fit_mean
 from cagp_dist.space_time import SpaceTime
 from cagp_dist.store import schema
@@ -98,7 +97,7 @@ def state_group_of(task: PreparedJob, prior: Prior, state: RingState) -> xr.Data
         variable=task.points.variable,
     ).assign_attrs(
         {
-            ERRORS_OF: json.dumps(describe_errors(task.job, task.points.variable), sort_keys=True),
+            ERRORS_OF: json.dumps(describe_state(task.job, task.points.variable), sort_keys=True),
             "state_of": json.dumps({"kernel": _name(prior), "numbers": _numbers(prior)}),
         }
     )

@@ -12,16 +12,14 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.gram.ring_filter import RingFilter
-from cagp_dist.mapping import Neighbours, Status
+from cagp_dist.mapping import Status
 from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep, solve, solve_left_out
 from cagp_dist.prior import Prior
-from cagp_dist.samples import sample_posterior
 from cagp_dist.service.filtered_jobs import solve_filtered
 from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.job_recalibration import JobSolution
 from cagp_dist.service.jobs_in_time import solve_all_times
 from cagp_dist.service.point_roles import Design, places_on_grid
-from cagp_dist.service.previous import DRAWS, OWN
 from cagp_dist.service.recalibration_plan import NOT_ASKED
 from cagp_dist.service.task import PreparedJob, fit_mean
 
@@ -108,9 +106,6 @@ def solve_task(
     if task.recalibration.errors == "leave-one-out" and task.carried is None:
         execution.progress(1.0, "each observation from all others")
         together = replace(together, left_out=_left_out(task, prior, execution))
-    if task.previous is not None:
-        draws = _error_draws(everywhere, prior, solutions[-1], execution)
-        together = replace(together, error_draws=draws)
     if not fold_priors or task.design.folds is None:
         return JobSolution(**vars(together))
     nuggets = np.array([fold_prior.noise_number for fold_prior in fold_priors])
@@ -120,13 +115,13 @@ def solve_task(
 def solve_part(
     task: PreparedJob, prior: Prior, execution: Execution, days: RingFilter | None = None
 ) -> Solution:
-    """Solve a job without folds; errors of the previous run go through the same solve, and are counted."""
+    """Solve a job without folds."""
     if task.seen is not None:
         return solve_all_times(task, prior, execution)
     if task.carried is not None:
         return solve_filtered(task, task.carried, prior, execution, days)
-    found = solve(
-        *task.problem(prior, _columns(task, prior)),
+    return solve(
+        *task.problem(prior, task.targets),
         task.new_inputs,
         solver=task.solver,
         execution=execution,
@@ -135,46 +130,11 @@ def solve_part(
         X_sampled=task.sampled_inputs,
         samples=task.design.samples,
     )
-    if task.previous is None:
-        return found
-    return task.previous.counted(
-        found, task.new_inputs, task.sampled_inputs, prior.kernel, cells=task.columns.cells
-    )
-
-
-def _columns(task: PreparedJob, prior: Prior) -> Array:
-    """Columns of data (n, T) of a solve: what was observed, with errors of the previous run."""
-    if task.previous is None:
-        return task.targets
-    return task.previous.columns(task.inputs, task.targets, prior.kernel)
-
-
-def _error_draws(task: PreparedJob, prior: Prior, solution: Solution, execution: Execution) -> Array:
-    """Draw the error of the map, (N, r): what this solve left unknown, and what is left of earlier errors."""
-    assert task.previous is not None
-    assert task.design.cells is not None
-    left = solution.error_draws
-    count = DRAWS if left is None else len(left)
-    # the map's matrix has to be that of the solve, which for neighbours depends on all targets together
-    together = isinstance(task.solver, Neighbours) and not task.design.samples
-    own = sample_posterior(
-        *task.problem(prior, np.where(np.isnan(task.targets), np.nan, 0.0)),
-        task.new_inputs if together else task.design.cells.X,
-        solver=task.solver,
-        samples=count,
-        generator=task.previous.generator(OWN),
-        progress=lambda state: execution.progress(state.fraction, f"{count} draws of the error of the map"),
-        executor=execution.executor,
-        memory_limit_bytes=execution.memory_limit_bytes,
-    )[:, task.columns.cells if together else slice(None), 0]
-    return own if left is None else own + left
 
 
 def _left_out(task: PreparedJob, prior: Prior, execution: Execution) -> LeftOut:
     """Predict each observation of a job from all the others."""
-    columns = _columns(task, prior)
-    found = solve_left_out(*task.problem(prior, columns), task.places, execution)
-    return found if task.previous is None else task.previous.counted_left_out(found, columns, task.inputs)
+    return solve_left_out(*task.problem(prior, task.targets), task.places, execution)
 
 
 def _together(task: PreparedJob, solutions: list[Solution], columns: list[Indices], total: int) -> Solution:

@@ -240,7 +240,7 @@ def _obstacle(task: PreparedJob) -> str | None:
     obstacles = {
         "the numbers are fitted to the whole field": job.prior.fit_to == "field",
         "the numbers are fitted to other times": task.fit_points is not None,
-        "the mean is the previous run": task.previous is not None or task.carried is not None,
+        "the mean is the previous run": task.carried is not None,
         "lengthscales are stretched for each quantile": task.recalibration.method == SHARP,
         "weights are kept": job.output.keep_weights,
         "error bars of the map come from samples": task.design.samples > 0,

@@ -195,7 +195,7 @@ def fit_prior(
     own = mean_of(mean, points, sites.chosen, sites.times)
     worth = effective_times(prior.kernel, noise, sites, points, own)
     hours_error, days = None, None
-    if task.job.prior.is_filtered:
+    if task.job.prior.is_previous:
         prior, hours_error, days = fit_in_time(task, prior, execution)
     return FittedPrior(
         prior=prior,
@@ -315,8 +315,6 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
         for name, value in written.items()
     ]
     mean = [f"mean = {_quoted(table.mean)}"]
-    if table.persistence is not None:
-        mean.append(f"persistence = {table.persistence:g}")
     if table.covariates:
         mean.append(f"covariates = [{', '.join(map(_quoted, table.covariates))}]")
         if (marks := table.covariates_missing) is not None:

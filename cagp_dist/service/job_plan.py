@@ -26,8 +26,8 @@ from cagp_dist.mapping import (
 from cagp_dist.mapping.field_solves import bounds_are_cheap
 from cagp_dist.mapping.maps_at_times import seconds_of_fit, text_of_fit
 from cagp_dist.mapping.solve_plans import plan_of_patterns, plan_of_samples
-from cagp_dist.service.carried_state import check_filter
-from cagp_dist.service.disk import DRAW_BYTES, DiskNeed, check_disk, checkpoint_bytes, run_bytes
+from cagp_dist.service.carried_state import check_filter, check_one_time
+from cagp_dist.service.disk import DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.filtered_jobs import seen_elsewhere
 from cagp_dist.service.ingest import peek, resolved
 from cagp_dist.service.job_fit import at_fit_times, fit_sites, fitted_to
@@ -38,7 +38,6 @@ from cagp_dist.service.jobfile.job import Job, OutputTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import cells_of, samples_of_map
 from cagp_dist.service.point_roles import places_on_grid
-from cagp_dist.service.previous import DRAWS, check_one_time
 from cagp_dist.service.recalibration_plan import FEWEST_ERRORS, drawn_points
 from cagp_dist.service.sharp_jobs import SharpPlan, plan_sharp
 from cagp_dist.service.task import (
@@ -88,7 +87,7 @@ class JobPlan:
         if self.sampled is not None:
             kept += checkpoint_bytes(self.sampled, solves=1, checkpoint_seconds=checkpoint_seconds)
         run = run_bytes(observed=size.observed, predicted=size.predicted, times=size.times)
-        return DiskNeed(run + DRAW_BYTES * size.error_draws * size.mapped, kept, self.weights_bytes)
+        return DiskNeed(run, kept, self.weights_bytes)
 
     def lines(self) -> list[str]:
         """Return the plan as sentences for people."""
@@ -106,11 +105,6 @@ class JobPlan:
             text.append(
                 f"leave-one-out errors of the {counted(self.size.observed, 'observed point')} are extra "
                 "work: the factor of the solve again, and the diagonal of its inverse"
-            )
-        if self.size.error_draws:
-            text.append(
-                f"{self.size.error_draws} draws of the error of the map, for the next run, are extra work: "
-                f"another such solve, of {counted(self.size.error_draws, 'column')} of data"
             )
         if self.size.gaps is not None and self.plan.solves > 1:
             text.append(self.size.gaps.line())
@@ -145,7 +139,7 @@ def plan_job(
         covered = job.prior.mean_family(job.observations.variable) if job.prior.covariates else None
         seen = choose_points(job, field, covered)
     size = _size(job, seen)
-    if job.prior.is_filtered and seen is not None:
+    if job.prior.is_previous and seen is not None:
         check_filter(job, seen.points, seen.design)
     if job.prior.is_previous:
         check_one_time(size.times)
@@ -162,7 +156,7 @@ def plan_job(
         found = replace(found, fit=_fit_of_all_times(size, seen, workers=found.plan.workers))
     elif job.prior.numbers is None:
         fit = f"the three parameters of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
-        if job.prior.is_filtered and job.prior.time_lengthscale_hours is None:
+        if job.prior.is_previous and job.prior.time_lengthscale_hours is None:
             fit += "; then the lengthscale in time, by the modes of the grid, which serve the day too"
         found = replace(found, fit=fit)
     on_plan(found)
@@ -259,7 +253,7 @@ def _demands(
         replace(
             of_all,
             n=int(np.count_nonzero(present[group[0]])),
-            fields=group.size * (1 + size.earlier_errors),
+            fields=group.size,
             grid=None if places is None else places.size(present[group[0]], targets),
         )
         for group in groups
@@ -287,7 +281,7 @@ def _plan_solve(
     only_folds = size.folds == size.solves
     solver = of_folds if only_folds else solver
     demands = _demands(job, size, solver, seen, workforce, of_fold=only_folds)
-    if job.prior.is_filtered and seen is not None and (grid := demands[0].grid) is not None:
+    if job.prior.is_previous and seen is not None and (grid := demands[0].grid) is not None:
         held_out = size.tested + size.calibrated
         views, crossed = seen_elsewhere(seen, held_out)
         day = plan_filtered_grid(demands[0], grid, held_out=held_out, views=views, crossed=crossed)
@@ -342,9 +336,8 @@ def _errors_unseen(job: Job, *, observed: int, solver: Solver) -> tuple[int, boo
 
 
 def _size(job: Job, seen: ChosenPoints | None) -> Size:
-    draws = DRAWS if job.prior.is_previous and not job.prior.is_filtered else 0
     if seen is not None:
-        return replace(seen.size, earlier_errors=draws, error_draws=draws)
+        return seen.size
     wanted = wanted_places(job.design.targets)
     design, table = job.design, job.observations
     times = table.listed_times
@@ -378,6 +371,4 @@ def _size(job: Job, seen: ChosenPoints | None) -> Size:
         region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
         calibrated=calibrated,
         left_out=left_out,
-        earlier_errors=draws,
-        error_draws=draws,
     )

@@ -50,9 +50,6 @@ class Size:
     region_nodes: int = 0
     calibrated: int = 0  # calibration points, which are predicted too
     left_out: bool = False  # whether each observed point is predicted from all others as well
-    # draws of the error of the previous run, which are solved for beside the values of each time
-    earlier_errors: int = 0
-    error_draws: int = 0  # draws of the error of the map, which are published for the run after
 
     def line(self) -> str:
         """Say it in one line."""
@@ -80,10 +77,8 @@ class Size:
 
     @property
     def fields(self) -> int:
-        """Columns of data: values of all times, and draws of earlier errors; one where all are points."""
-        if self.joined and not self.apart:
-            return 1
-        return self.times * (1 + self.earlier_errors)
+        """Columns of data: values of all times; one where all are points."""
+        return 1 if self.joined and not self.apart else self.times
 
     @property
     def predicted(self) -> int:

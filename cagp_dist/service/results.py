@@ -1,6 +1,5 @@
 """From a solution to the groups and attributes of a published run."""
 
-import json
 import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -38,13 +37,12 @@ from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
 from cagp_dist.service.jobs_in_time import kernel_keys
 from cagp_dist.service.map_cells import MapCells, Wanted
 from cagp_dist.service.point_roles import Design, blocks_of_folds
-from cagp_dist.service.previous import describe_errors
 from cagp_dist.service.simulated_jobs import Simulated
 from cagp_dist.service.task import PreparedJob, noise_at
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
-from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, JOB, PREVIOUS_RUN, STATE
+from cagp_dist.store.published_variables import JOB, PREVIOUS_RUN, STATE
 from cagp_dist.store.rights import rights_of
 from cagp_dist.store.schema import PublishedDistribution
 from cagp_dist.text import without_secrets
@@ -273,16 +271,6 @@ def _of_maps(found: _Predicted, cells: MapCells) -> dict[str, xr.Dataset]:
             **_sampling_statement(sampled),
         }
     groups = {"map" if fine is None else "map_std": group}
-    if solution.error_draws is not None:
-        groups[ERROR_DRAWS] = schema.values_group(
-            ERROR_DRAWS,
-            times=points.times,
-            north=cells.north,
-            east=cells.east,
-            space=cells.space,
-            values=cells.fields(solution.error_draws)[None],
-            variable=points.variable,
-        ).assign_attrs({ERRORS_OF: json.dumps(describe_errors(task.job, points.variable), sort_keys=True)})
     if fine is not None and solution.fine_mean is not None:
         groups["map"] = _map_group(points, fine, spacing, mean=solution.fine_mean)
     return groups
@@ -455,7 +443,6 @@ def attributes_of(
             **estimate,
             **by_name(prior, prior_numbers(prior)),
         },
-        **({} if task.previous is None else {PREVIOUS_RUN: task.previous.attributes()}),
         **({} if task.carried is None else {PREVIOUS_RUN: task.carried.attributes()}),
         **({} if points.space.has_latitudes else {"geometry": points.space.text, **points.space.said}),
         "train_count": int(task.design.train.size),

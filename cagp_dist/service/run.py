@@ -163,9 +163,8 @@ def run(
             task = prepare_job(job, field, fit_field, earlier=output.earlier)
             task = replace(task, simulations=simulations)
             stage.summary = task.size.line()
-            for before in (task.previous, task.carried):
-                if before is not None:
-                    stage.note(before.line())
+            if task.carried is not None:
+                stage.note(task.carried.line())
         checkpoints = checkpoints_of_run(
             job.output.folder, task.run_key, seconds=job.runtime.checkpoint_seconds
         )
@@ -214,9 +213,8 @@ def _check_simulated(job: Job) -> None:
         )
     if job.prior.is_previous:
         raise ConfigurationError(
-            'fields of the prior are not drawn with [prior] mean = "previous": what they would show is the '
-            "solver alone, without the errors of the previous run. Test the job with mean = "
-            '"quadratic-latitude", or compare with held-out observations, as each run does.'
+            'fields of the prior are not drawn with [prior] mean = "previous"; test the job with another '
+            "mean, or compare with held-out observations, as each run does."
         )
 
 

@@ -52,7 +52,6 @@ from cagp_dist.service.jobfile.prior_table import PriorNumbers, PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import MapCells, Wanted, samples_of_map
 from cagp_dist.service.point_roles import Design, design_points, places_on_grid
-from cagp_dist.service.previous import DRAWS, Previous, check_map_of_errors, previous_of
 from cagp_dist.service.recalibration_plan import Recalibrating, with_errors
 from cagp_dist.space import SPHERE, Plane, Space, moved
 from cagp_dist.space_time import SpaceTimeOf
@@ -144,8 +143,7 @@ class ChosenPoints:
     fold_solver: Solver  # of each fold of a cross-validation, which leaves gaps
     places: GridPlaces | None  # where a grid has each observed point, if the solver needs one
     seen: SeenTimes | None = None  # what informs its times, where they inform each other
-    previous: Previous | None = None  # what is taken from the previous run, where the job asks for that
-    carried: Carried | None = None  # its state, of a field that is Markov in time
+    carried: Carried | None = None  # the state of the previous run, where the job asks for that
 
     @cached_property
     def inputs(self) -> Array:
@@ -220,9 +218,8 @@ class ChosenPoints:
 
     @cached_property
     def size(self) -> Size:
-        """Count the points, and the draws that a run before left."""
+        """Count the points."""
         design, cells, recalibration = self.design, self.design.cells, self.recalibration
-        before = None if self.previous is None else self.previous.earlier
         return Size(
             observed=design.train.size,
             tested=design.test.size,
@@ -241,8 +238,6 @@ class ChosenPoints:
             region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
             calibrated=recalibration.places if recalibration.errors == "points" else 0,
             left_out=recalibration.errors == "leave-one-out",
-            earlier_errors=0 if before is None else before.errors.shape[1],
-            error_draws=0 if self.previous is None else DRAWS,
         )
 
 
@@ -269,9 +264,7 @@ class PreparedJob(ChosenPoints):
         noise = noise_at(self.points, self.design.train, prior.noise_number)
         if self.places is not None and isinstance(noise, np.ndarray):
             noise = self.places.noise(noise)
-        # of the field about its mean, what the previous run has not seen
-        kernel = prior.kernel if self.previous is None else self.previous.unseen * prior.kernel
-        return Prior(kernel, noise, self.mean)
+        return Prior(prior.kernel, noise, self.mean)
 
     @cached_property
     def run_key(self) -> str:
@@ -362,16 +355,11 @@ def prepare_job(
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
-    previous, carried = None, None
-    earlier = earlier or partial(earlier_runs, job.output.folder)
-    if job.prior.is_filtered:
+    carried = None
+    if job.prior.is_previous:
         check_filter(job, points, design)
-        carried = carried_of(earlier, job, points)
+        carried = carried_of(earlier or partial(earlier_runs, job.output.folder), job, points)
         provenance |= carried.provenance
-    elif job.prior.is_previous:
-        previous = previous_of(earlier, job, times=points.times, variable=points.variable)
-        check_map_of_errors(previous, points, design, wanted)
-        provenance |= previous.provenance
     return PreparedJob(
         points,
         design,
@@ -387,7 +375,6 @@ def prepare_job(
         prior=prior,
         provenance=provenance,
         fit_points=None if fit_field is None else _known_points(job, fit_field, family),
-        previous=previous,
         carried=carried,
     )
 
@@ -508,7 +495,7 @@ def wanted_places(address: str | None, space: Space = SPHERE) -> Wanted | None:
 def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> ChosenPoints:
     """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
     points, named = _known_points(job, field, family), job.solver.build()
-    named = Rings() if job.prior.is_filtered else named
+    named = Rings() if job.prior.is_previous else named
     seen = SeenTimes(points, job.design.window_hours, job.design.lead) if job.prior.in_time else None
     if seen is not None and points.times.size == 1 and seen.window_hours is None:
         raise ConfigurationError(

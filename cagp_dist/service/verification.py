@@ -23,7 +23,7 @@ from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store.earlier import run_at
 from cagp_dist.store.group_dataset import check_group
 from cagp_dist.store.publish import verify_files
-from cagp_dist.store.published_variables import ERROR_DRAWS, JOB, PREVIOUS_RUN, STATE
+from cagp_dist.store.published_variables import JOB, PREVIOUS_RUN, STATE
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
 from cagp_dist.text import without_secrets
 
@@ -124,7 +124,7 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     before = None if named is None else run.with_name(f"{named}.zarr")
     before_it = f"the previous run, {named}, whose posterior is its mean"
     try:
-        found = [] if before is None else [run_at(before, STATE if job.prior.is_filtered else ERROR_DRAWS)]
+        found = [] if before is None else [run_at(before, STATE)]
         task = prepare_job(job, field, earlier=lambda *_, **__: filter(None, found))
     except (ConfigurationError, DataError) as error:
         raise NotSolvedAgainError(run, error) from error

@@ -175,7 +175,7 @@ FORMAT_VERSION = 2  # raised when names, dimensions or meaning change: no old ru
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 
 MISSING = "missing_observations"  # attribute of a group: how many there are not; left out if all are
-ERROR_DRAWS, ERROR_DRAW = "error_draws", "error_draw"  # group of draws of the error of a map, and its array
+ERROR_DRAWS = "error_draws"  # group of draws of the error of a map, of earlier versions
 STATE = "state"  # group of what a run tells the next of a field that is Markov in time
 JOB = "job"  # attribute of the root: the text of the job file
 PREVIOUS_RUN = "previous"  # attribute of the root: the run that this one has gone on from, as JSON

@@ -86,10 +86,10 @@ def about_run(key: str, document: Mapping[str, Any]) -> KeptRun:
     """Read what decides from the metadata of a run, the ``zarr.json`` of its root."""
     # what reads stores; a rule of a job file needs none of it
     from cagp_dist.store.batches import PRELIMINARY
-    from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, JOB, PREVIOUS_RUN, STATE
+    from cagp_dist.store.published_variables import ERRORS_OF, JOB, PREVIOUS_RUN, STATE
 
     attributes, groups = document["attributes"], document.get("consolidated_metadata", {}).get("metadata", {})
-    kinds = [groups[name]["attributes"].get(ERRORS_OF, "") for name in (ERROR_DRAWS, STATE) if name in groups]
+    kinds = [groups[STATE]["attributes"].get(ERRORS_OF, "")] if STATE in groups else []
     times = [str(attributes.get(f"time_coverage_{end}", "")) for end in ("start", "end")]
     return KeptRun(
         key,

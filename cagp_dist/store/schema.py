@@ -13,8 +13,6 @@ from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset, time_of
 from cagp_dist.store.published_variables import (
-    ERROR_DRAW,
-    ERROR_DRAWS,
     GROUPS,
     NODES_PER_CELL,
     QUANTILE_LEVEL,
@@ -30,7 +28,6 @@ _TITLES = {
     "map": "Posterior {} on a grid",
     "targets": "Posterior {} at places of a table",
     "observations": "Observed {}",
-    ERROR_DRAWS: "Draws of the error of {} on a grid",
     STATE: "What is known of {} on a grid, for the time after",
 }
 
@@ -128,14 +125,12 @@ def values_group(
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
-    """Group ``observations`` or ``error_draws``: values (T, n) at points, or draws (1, N, P, Q) on a grid."""
-    name = ERROR_DRAW if group == ERROR_DRAWS else variable.name
-    where = coordinates_of(times, north, east, names, space=space, grid=group == ERROR_DRAWS)
+    """Group ``observations``: values (T, n) at points."""
+    where = coordinates_of(times, north, east, names, space=space)
     title = _TITLES[group].format(variable.long_name)
-    found = dataset(group, where, {name: values}, variable, title=title)
-    if group == ERROR_DRAWS:
-        return found.assign({name: found[name].astype(np.float32)})
-    return counting_missing(found, name)
+    return counting_missing(
+        dataset(group, where, {variable.name: values}, variable, title=title), variable.name
+    )
 
 
 def state_group(

@@ -99,7 +99,7 @@ def test_a_job_takes_no_more_than_its_plan_says(tmp_path, monkeypatch, seconds, 
 def test_what_a_job_needs_is_summed_up(checkpoint_seconds, checkpoints):
     """Three solves of two passes and ten seconds each, and samples of one pass that takes twenty."""
     planned = JobPlan(
-        Size(observed=1000, tested=293, mapped=7, times=3, error_draws=10),
+        Size(observed=1000, tested=293, mapped=7, times=3),
         types.SimpleNamespace(solves=2, seconds=10.0, checkpoint_bytes=100, fields=1),
         sampled=types.SimpleNamespace(solves=1, seconds=20.0, checkpoint_bytes=7),
     )

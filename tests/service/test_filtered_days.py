@@ -200,9 +200,13 @@ def test_another_prior_or_design_does_not_go_on(tmp_path):
         with pytest.raises(ConfigurationError, match=said):
             run(the_job(tmp_path, observations=latest, **tables))
     for prior, said in (
-        ({"persistence": 0.8}, "persistence cannot be combined with time_kernel"),
         ({"time_lengthscale_hours": None}, "give time_lengthscale_hours"),
         ({"time_kernel": None}, "given without time_kernel"),
+        ({"time_kernel": None, "time_lengthscale_hours": None}, "goes on exactly from its previous run with"),
+        (
+            {"time_kernel": None, "persistence": 0.8},
+            r"\[prior\] persistence: how the field persists is said by",
+        ),
         ({"lengthscale": None, "variance": None, "noise_variance": None}, "would be others each day"),
     ):
         kept = {key: value for key, value in {**PRIOR, **prior}.items() if value is not None}

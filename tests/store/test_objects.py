@@ -31,7 +31,7 @@ from cagp_dist.store.objects import DamagedRunError, PublishedObjects
 from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.retention import Retention
-from cagp_dist.store.schema import values_group
+from cagp_dist.store.schema import state_group, values_group
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid, random_points
@@ -180,7 +180,8 @@ def test_of_earlier_runs_the_latest_are_fetched(monkeypatch, tmp_path):
             at = {"times": np.array([f"2020-01-0{day}"], dtype="M8[ns]"), **places}
             groups = {"observations": values_group("observations", **at, values=[280.0, 281.0])}
             if day != 4:
-                groups["error_draws"] = values_group("error_draws", **at, values=np.full((1, 3, 2, 2), 0.5))
+                numbers = {"weights": np.ones((1, 2, 2)), "covariance": np.ones((1, 1, 2, 2))}
+                groups["state"] = state_group(**at, **numbers)
             output.publish(groups, run_key=key, attributes={})
     for day in (4, 3):
         damaged = next(
@@ -194,9 +195,9 @@ def test_of_earlier_runs_the_latest_are_fetched(monkeypatch, tmp_path):
         fresh = _output(address, tmp_path / "fresh")
         (tmp_path / "fresh" / "runs" / "of-no-store.zarr").mkdir()  # not sent yet, or pruned there: no part
         with pytest.raises(DamagedRunError, match=f"{address}/runs/{keys[2]}-.*/zarr.json is damaged"):
-            next(fresh.earlier("error_draws", before=before))
+            next(fresh.earlier("state", before=before))
         server.objects[damaged] = whole
-        latest, *others = fresh.earlier("error_draws", before=before)
+        latest, *others = fresh.earlier("state", before=before)
         # not 6, which is not earlier; 4 has no such group, however damaged it is
         assert [run.key for run in (latest, *others)] == [keys[4], keys[2], keys[1], keys[0]]
         assert not list((tmp_path / "fresh" / "runs").glob(f"{keys[4]}*")), "fetched when it is asked for"
@@ -356,14 +357,10 @@ def test_a_job_starts_from_its_run_before_wherever_that_was_made(address, tmp_pa
     values = 280.0 + np.random.default_rng(0).normal(size=(2, latitude.size, longitude.size))
     days = ["2020-01-01", "2020-01-02"]
     save(temperature(values, latitude=latitude, longitude=longitude, times=days), source)
-    design = {
-        "train": random_points(60),
-        "test": random_points(20, seed=1),
-        "calibration": random_points(100, seed=2),
-        "map": map_grid(30.0),
-    }
+    design = {"train": {"kind": "all"}, "test": random_points(20, seed=1), "map": map_grid(30.0)}
     numbers = {"lengthscale": 0.5, "variance": 1.0, "noise_variance": 0.5}
-    prior = {**numbers, "mean": "previous", "persistence": 0.5}
+    in_time = {"time_kernel": "matern12", "time_lengthscale_hours": 48.0}
+    prior = {**numbers, **in_time, "mean": "previous"}
     found = []
     for root in (address, tmp_path / "local"):
         for day in days:
@@ -375,12 +372,13 @@ def test_a_job_starts_from_its_run_before_wherever_that_was_made(address, tmp_pa
                     observations=observations,
                     design=design,
                     prior=prior,
+                    solver=None,
                     output={"root": root},
                 )
             )
             ended = cagp("run", job)
             assert ended.exit_code == 0, ended.stderr
-        assert "the mean is that of run" in ended.stderr
+        assert "the field continues from run" in ended.stderr
         run = current_run(readable(root))
         found.append(run.name)
     assert found[0] == found[1]

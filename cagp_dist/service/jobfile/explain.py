@@ -16,7 +16,7 @@ _MOST_ERRORS = 8
 _OTHER_WORDS = {"region": "area"}  # Words for keys that are spelled otherwise here
 
 # Keys of earlier versions, and what to write instead
-_GONE = {"[output] keep.pack": values.NO_PACK}
+_GONE = {"[output] keep.pack": values.NO_PACK, "[prior] persistence": values.NO_PERSISTENCE}
 
 
 def explain_mistakes(

@@ -355,7 +355,7 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     MapGrid: ("resolution", "std_resolution_degrees", "std_samples", "mask"),
     BlockPoints: ("blocks", "margin"),
     FoldPoints: ("blocks",),
-    PriorTable: ("fit_times", "covariates_missing", "persistence", "covariates", *TIMED),
+    PriorTable: ("fit_times", "covariates_missing", "covariates", *TIMED),
 }
 
 
@@ -432,8 +432,8 @@ def _unsharp(table: RecalibrationTable, design: DesignTable | None, prior: Prior
         return
     yield (
         prior is not None and prior.is_previous,
-        f'method = "{SHARP}" tries other lengthscales, for which the errors of the previous run, whose '
-        "posterior is the mean, are not known; use another method, or another [prior] mean",
+        f'method = "{SHARP}" tries other lengthscales, which the state of the previous run is not of; use '
+        "another method, or another [prior] mean",
     )
     yield (
         prior is not None and prior.in_time,
@@ -466,8 +466,8 @@ def _unkept(output: OutputTable, _: DesignTable | None, prior: PriorTable | None
 
 
 def _unsuited(solver: AnySolverTable, design: DesignTable | None, prior: PriorTable | None) -> Mistakes:
-    """Yield why a solver does not suit the map of a job, its times, or a mean that is the previous run."""
-    built, of_previous = solver.build(), 'of [prior] mean = "previous"'
+    """Yield why a solver does not suit the map of a job, or its times."""
+    built = solver.build()
     yield (
         prior is not None and prior.in_time and built is not None and built.needs_grid,
         f'name = "{solver.name}" cannot be combined with a time_kernel of [prior], with which observations '
@@ -475,7 +475,7 @@ def _unsuited(solver: AnySolverTable, design: DesignTable | None, prior: PriorTa
     )
     if design is None:
         return
-    table, previous = design.map, prior is not None and prior.is_previous and not prior.is_filtered
+    table = design.map
     coarser = table is not None and table.std_resolution_degrees is not None
     sampled = table is not None and bool(table.std_samples)
     # any solver that may be chosen is exactly calibrated, and gives its mean by itself
@@ -483,16 +483,6 @@ def _unsuited(solver: AnySolverTable, design: DesignTable | None, prior: PriorTa
     linear = built is None or isinstance(built, LinearMean)
     names = ", ".join(name for name, known in SOLVERS.items() if issubclass(known, LinearMean))
     use = f"or use one of {names}"
-    yield (
-        previous and (table is None or table.kind != "grid" or coarser),
-        f"the next run {of_previous} reads mean and errors from the map of this one; expected [design] "
-        'map = { kind = "grid", resolution_degrees = 1.0 }, of one resolution',
-    )
-    yield (
-        previous and built is not None and (built.calibrated != "exact" or shares),
-        f"errors {of_previous} go through the solve, whose matrix must not depend on the values, nor on the "
-        f"target; leave computational_share out, {use}",
-    )
     yield (
         coarser and not linear,
         f"the mean of {solver.name} does not come without its error bars, which std_resolution_degrees of "

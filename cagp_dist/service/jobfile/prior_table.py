@@ -51,14 +51,6 @@ class PriorTable(JobTable):
         KERNEL, f'{alternatives(FORMS)}, or a sum of them, "matern32 + matern32"', "matern32"
     )
     mean: Annotated[str, AfterValidator(values.mean)] = key(MEAN, values.EXPECTED_MEAN, "quadratic-latitude")
-    persistence: float | None = key(
-        None,
-        'of mean = "previous", the correlation of the field about its mean with itself '
-        "24 hours later: a number above 0 and below 1",
-        0.8,
-        gt=0.0,
-        lt=1.0,
-    )
     time_kernel: Literal["auto", "metric", "matern12", "matern32"] | None = key(
         None,
         '"matern12", "matern32", "metric" or "auto": how the field goes with itself at other times, all of '
@@ -171,14 +163,8 @@ class PriorTable(JobTable):
             yield self._wrong_count(name, example)
         yield from self._mistakes_of_time(previous, mean)
         yield (
-            previous and self.persistence is None and self.time_kernel is None,
-            f"{mean} given without persistence, the correlation of the field about its mean with itself 24 "
-            "hours later; give it, for example persistence = 0.8",
-        )
-        yield (
-            not previous and self.persistence is not None,
-            f"persistence cannot be combined with {mean}, which uses nothing of the previous run; leave it "
-            'out, or write mean = "previous"',
+            previous and self.time_kernel is None,
+            f"{mean} given without time_kernel; {values.NO_PERSISTENCE}",
         )
         yield (
             self.covariates_missing is not None and not self.covariates,
@@ -206,11 +192,6 @@ class PriorTable(JobTable):
             timed and hours is None and self.numbers is not None,
             "time_kernel cannot be combined with lengthscale, variance and noise_variance alone; give "
             "time_lengthscale_hours, too, or leave all of them out and give fit_times",
-        )
-        yield (
-            timed and self.persistence is not None,
-            "persistence cannot be combined with time_kernel, which says how the field persists; leave it "
-            "out",
         )
         if timed and previous:
             yield from self._mistakes_of_filter()
@@ -296,13 +277,8 @@ class PriorTable(JobTable):
 
     @property
     def is_previous(self) -> bool:
-        """Whether the mean is the posterior of the previous run."""
-        return self.mean == values.PREVIOUS
-
-    @property
-    def is_filtered(self) -> bool:
         """Whether whole grids go on exactly from the previous run."""
-        return self.is_previous and self.time_kernel is not None
+        return self.mean == values.PREVIOUS
 
     @property
     def in_time(self) -> bool:
@@ -331,7 +307,7 @@ class PriorTable(JobTable):
     @property
     def estimates_mean(self) -> bool:
         """Whether coefficients of the mean are estimated with the field."""
-        return not self.reads_mean and not self.is_filtered
+        return not self.reads_mean and not self.is_previous
 
     @property
     def coefficients(self) -> int:

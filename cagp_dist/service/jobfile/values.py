@@ -24,6 +24,13 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 EXPECTED_SOURCE = alternatives(SOURCE_FORMS)
 PREVIOUS = "previous"  # The mean of a job that is the posterior of its run before
 
+NO_PERSISTENCE = (
+    "how the field persists is said by time_kernel. A whole grid goes on exactly from its previous run with "
+    'time_kernel = "matern12" (time_lengthscale_hours = 108 is a persistence of 0.8 in a day). For stations, '
+    'and fields with gaps, write a mean such as "quadratic-latitude", time_kernel = "auto", and in [design] '
+    "window_hours = 72"
+)
+
 EXPECTED_MEAN = alternatives((*SPELLINGS, PREVIOUS))
 EXPECTED_KEEP = '"90d", "30 runs", "50GiB" or "finals", or several of them with commas between'
 NO_PACK = (
