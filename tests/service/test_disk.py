@@ -104,7 +104,7 @@ def test_what_a_job_needs_is_summed_up(checkpoint_seconds, checkpoints):
         sampled=types.SimpleNamespace(solves=1, seconds=20.0, checkpoint_bytes=7),
     )
     need = planned.disk_need(checkpoint_seconds)
-    assert need == DiskNeed(RUN_BYTES + 8 * 3 * (1000 + 8 * 300) + 4 * 70, checkpoints)
+    assert need == DiskNeed(RUN_BYTES + 8 * 3 * (1000 + 8 * 300), checkpoints)
 
 
 def test_checkpoints_of_a_simulation_are_two_and_the_next_one():
