@@ -80,9 +80,8 @@ def gappy_series(
     if not isinstance(solver, Cholesky if grid is None else Rings):
         raise ArgumentError(
             f"values are missing at some of the times, or the mean is estimated, and solver is {solver!r}; "
-            "expected "
-            "cagp.Rings() of a grid, or cagp.Cholesky() of unit vectors X (n, 3). Or condition on points X "
-            "(n, 4), unit vectors and hours, with cagp.Neighbours."
+            "expected cagp.Rings() of a grid, or cagp.Cholesky() of unit vectors X (n, 3). Or condition on "
+            "points X (n, 4), unit vectors and hours, with cagp.Neighbours."
         )
     with given_or_threads(executor, memory_limit_bytes) as (opened, limit):
         gram = SeriesGram(

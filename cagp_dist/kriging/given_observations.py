@@ -81,11 +81,16 @@ def read(
     return observed, mean
 
 
+def says_mean(model: "Kriging") -> bool:
+    """Whether a mean was asked for that is not the default."""
+    return not (isinstance(model.mean, str) and model.mean == MEAN)
+
+
 def terms_of_mean(model: "Kriging") -> MeanTerms:
     """Give the mean as it was written: ``drift`` is its name of before."""
     if model.drift is None:
         return model.mean
-    if model.mean != MEAN:
+    if says_mean(model):
         raise ArgumentError(
             f"mean is {model.mean!r}, and a drift was given, the former name of the same argument; expected "
             "one of them.",

@@ -64,7 +64,7 @@ from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
 from cagp_dist.variables import Transform
 
-BLOCKS_DEGREES, BLOCKS_OF_PLANE = 5.0, 0.1  # Height of blocks of a cross-validation; part of a plane's side
+BLOCKS_DEGREES = 5.0  # Height of blocks of a cross-validation
 
 
 def krige(
@@ -179,9 +179,8 @@ def krige(
         "auto" follows from the points alone: exact if that is cheap (a dense factor for up to 5,000 points,
         the rings of a grid with few gaps; with ``at`` and a product of kernels modes in space and time, where
         at most 2,048 values of up to 4,096 places are missing), otherwise `Neighbours` ("auto"), whose error
-        bars are exact too. Or "cholesky",
-        "rings", "neighbours", "block-gauss-seidel" (until at most 5 % of each variance is unfinished
-        computation), or a solver.
+        bars are exact too. Or "cholesky", "rings", "neighbours", "block-gauss-seidel" (until at most 5 % of
+        each variance is unfinished computation), or a solver.
     recalibration : str
         "local-scale" or another method of `cagp_dist.calibration.recalibration.methods`: corrects the
         distribution of an observation at each target by errors at places that were left out: one by one where
@@ -531,7 +530,7 @@ class Kriging:
         if targets.in_time:
             prior = prior_variance(learned.kernel, targets.points.wanted)
             left = (prediction.std**2 / prior).reshape(targets.hours.size, -1).min(axis=1)
-            about = evidence(targets.hours, observed.points.hours, left > UNINFORMED, causal=self.causal)
+            about = evidence(targets.hours, observed.points.hours, ~(left <= UNINFORMED), causal=self.causal)
             result = result.assign_coords(evidence=about)
         elif gain := gain_of_other_times(observed.points, learned):
             result.attrs["other_times"] = gain
@@ -615,8 +614,8 @@ class Kriging:
         ----------
         folds : int or None
             Number of solves; each place is left out in one of them. None: each station or day is left out
-            separately, or with ``by="block"`` each observation, which takes a single solve where that is
-            exact (leave-one-out).
+            separately, or with ``by="block"`` each place, which takes a single solve where that is exact
+            (leave-one-out).
         by : {"block", "station", "day"}
             What is left out together: places in one block of so many degrees; all observations of a place; or
             those of a day (UTC), if the model was made with ``at``.
@@ -711,6 +710,10 @@ _PARAMETERS = {setting.name: setting.default for setting in fields(Kriging)}
 
 def _changed(model: Kriging) -> str:
     """Arguments that are not the defaults, as they would be written."""
-    shown = {name: given for name, given in model.get_params().items() if given is not _PARAMETERS[name]}
+    shown = {
+        name: given
+        for name, given in model.get_params().items()
+        if given is not _PARAMETERS[name] and not (isinstance(given, str) and given == _PARAMETERS[name])
+    }
     written = {name: repr(given) for name, given in shown.items()}
     return ", ".join(f"{name}={text if len(text) < 100 else '...'}" for name, text in written.items())

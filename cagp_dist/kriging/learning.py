@@ -10,9 +10,9 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
-from cagp_dist.kriging.given_observations import given_kernel
+from cagp_dist.kriging.given_observations import given_kernel, says_mean
 from cagp_dist.mapping import Observations, Resources
-from cagp_dist.mapping.defaults import MEAN, NUGGET
+from cagp_dist.mapping.defaults import NUGGET
 from cagp_dist.mapping.fitted_model import FittedModel, fit_model
 from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, model_of_prior
@@ -101,7 +101,7 @@ def _check_alone(model: "Kriging") -> None:
     """Refuse numbers beside a prior, which has them all."""
     others = [name for name in OF_THE_PRIOR if getattr(model, name) is not None]
     others += ["nugget_std"] if model.nugget_std not in (NUGGET, None, 0.0) else []
-    others += ["mean"] if model.drift is not None or model.mean is not MEAN else []
+    others += ["mean"] if model.drift is not None or says_mean(model) else []
     if others:
         raise ArgumentError(f"prior and {' and '.join(others)} were both given; a prior fixes every number.")
 

@@ -100,7 +100,7 @@ def _scored_alone(
     values, noise = observed.values[:, split.held_out], learned.noise_variance
     noise = noise if noise.ndim == 0 else noise[split.held_out]
     scores, at = unscored(values.shape), np.nonzero(~np.isnan(values))
-    scores.put(at, point_scores(Gaussian(mean, predictive)[at], values[at]))
+    scores.put(at, point_scores(Gaussian(mean[at], predictive[at]), values[at]))
     std = np.sqrt(np.maximum(predictive**2 - noise, 0.0))
     return LeftOutFolds(split, mean, std, predictive, scores)
 
@@ -110,8 +110,11 @@ def leave_one_out(
 ) -> tuple[Array, Array] | None:
     """Mean and standard deviation (T, N), noise included, of each observation by all others.
 
-    NaN where nothing was observed; None where the solver is not exact, or this would take long.
+    NaN where nothing was observed; None where the solver is not exact, or this would take long, and where
+    the shift of a mean that is read was fitted to all observations.
     """
+    if isinstance(learned.mean, str):
+        return None
     mean, std = np.full((2, *observed.values.shape), np.nan)
     if (found := learned.integrated) is not None:
         patterns = zip(observed.patterns(), fields_of(learned, observed, found.held), strict=True)
@@ -188,13 +191,16 @@ def recalibrate_map(
             f"recalibration is {method!r} and kind is 'cells', but errors at places do not say how the mean "
             "over a cell errs. Leave one of the two out."
         )
-    places, found_errors = observed.there, leave_one_out(observed, learned, settings)
+    places, sites = observed.there, len(np.unique(observed.positions[observed.there], axis=0))
+    # what a place itself says an hour before is nearer to it than observations are to a target
+    found_errors = None if observed.in_time else leave_one_out(observed, learned, settings)
+    how = "all others"
     if found_errors is None:
-        sites = len(np.unique(observed.positions[observed.there], axis=0))
         count = max(2, min(FOLDS, sites))
         split = Split.into_folds(observed, count=count, blocks=usual_blocks(observed, count), seed=0)
         errors = cross_validate(observed, learned, settings, split=split, report=report)
         places, distribution = errors.split.held_out, Gaussian(errors.mean, errors.predictive_std)
+        how = f"those of the other {count - 1} of {count} folds of blocks"
     else:
         mean, std = (each[:, places] for each in found_errors)
         known = ~np.isnan(mean)
@@ -206,11 +212,14 @@ def recalibrate_map(
     except ArgumentError as error:
         raise ArgumentError(f"recalibration {method!r}: {error}") from error
     noise = usual_noise_variance(learned, places)
-    plain = Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise))
-    found = corrected_distributions(
-        fitted, plain, targets.X[:, : observed.positions.shape[1]], levels=QUANTILE_LEVELS
-    )
-    scale = found.scale if method == "local-scale" else None
-    how = "all others" if found_errors is not None else "those of nine tenths of the blocks"
-    by = found.std / plain.std
-    return RecalibratedMap(found.std, by, found.quantiles, noise, places.size, how, scale)
+    shape, told = prediction.mean.shape, ~np.isnan(prediction.mean).any(axis=0)  # not before an observation
+    plain = Gaussian(prediction.mean[:, told], np.sqrt(prediction.std[:, told] ** 2 + noise))
+    X = targets.X[told, : observed.positions.shape[1]]
+    found = corrected_distributions(fitted, plain, X, levels=QUANTILE_LEVELS)
+    std, by, scale = np.full((3, *shape), np.nan)
+    quantiles = np.full((shape[0], len(QUANTILE_LEVELS), shape[1]), np.nan)
+    std[:, told], by[:, told], quantiles[..., told] = found.std, found.std / plain.std, found.quantiles
+    if method == "local-scale":
+        scale[:, told] = found.scale
+    scales = scale if method == "local-scale" else None
+    return RecalibratedMap(std, by, quantiles, noise, sites, how, scales)

@@ -347,7 +347,12 @@ def prior_of_times(prior: Prior, times: slice) -> Prior:
     """Restrict the mean of a prior to some of its columns; one that is estimated has none."""
     if prior.estimates_mean:
         return prior
-    return replace(prior, mean=lambda X: prior.mean_at(X)[:, times])
+
+    def own(X: Array) -> Array:
+        values = prior.mean_at(X)  # one column, where all fields have the same
+        return values if values.shape[1] == 1 else values[:, times]
+
+    return replace(prior, mean=own)
 
 
 def _steps(
@@ -369,6 +374,6 @@ def _steps(
 
 def _by_target(variance: Array, q: int) -> Array:
     """Variances (q,) or (q, T) of targets, of a grid (P, Q) or (T, P, Q)."""
-    if variance.shape[0] == q:
-        return variance
-    return variance.reshape(q) if variance.ndim == 2 else variance.reshape(-1, q).T
+    if variance.ndim == 3:
+        return variance.reshape(-1, q).T
+    return variance if variance.shape[0] == q else variance.reshape(q)

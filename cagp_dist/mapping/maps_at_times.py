@@ -34,7 +34,7 @@ from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources, SolveSettings
 from cagp_dist.mapping.series_maps import predict_series, series_map
-from cagp_dist.means import LatitudePolynomial, mean_family
+from cagp_dist.means import MEANS, ReadFamily
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.solvers import Status
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
@@ -196,13 +196,10 @@ def predict_in_time(
     hours of it. A mean that is fitted is then that of all of them. Without any it is the prior.
     """
     began, q, groups = perf_counter(), len(targets.X), _groups(observed, targets, settings)
-    if groups[0][1] is None:
-        if (series := series_map(observed, learned, targets, settings)) is not None:
-            prior = learned.prior(observed, observed.there)
-            with suppress(NumericalError):  # other solves go further where noise is small
-                return predict_series(series, prior, execution)
-    elif not is_estimated(learned.mean):
-        learned = replace(learned, mean=mean_of(learned.mean, observed, observed.there, np.arange(1)))
+    if groups[0][1] is None and (series := series_map(observed, learned, targets, settings)) is not None:
+        prior = learned.prior(observed, observed.there)
+        with suppress(NumericalError):  # other solves go further where noise is small
+            return predict_series(series, prior, execution)
     most = groups[0][1]
     solver = solver_of(settings.solver, observed if most is None or not most.size else observed.only(most))
     found: list[tuple[Indices, Solution]] = []
@@ -262,7 +259,7 @@ def _prior(learned: FittedModel, targets: MapPoints, resources: Resources) -> So
         status=Status.EXACT,
         plan=(),
         executor=resources.executor.description,
-        computational_std=np.zeros_like(std),
+        computational_std=np.where(np.isnan(std), np.nan, 0.0),
     )
 
 
@@ -311,11 +308,12 @@ def _held(kernel: Kernel) -> dict[str, Sequence[object]]:
 
 def check_mean(mean: MeanLike) -> None:
     """Refuse a mean that is fitted to each time by itself."""
-    if isinstance(mean, str) and not isinstance(mean_family(mean), LatitudePolynomial):
+    if isinstance(mean, str) and isinstance(MEANS.get(mean.partition(":")[0]), ReadFamily):
         raise ArgumentError(
-            f"mean is {mean!r}; expected a number, a function of points (n, 4), or a mean that depends on "
-            'latitude alone, such as "constant" or "quadratic-latitude", where maps at times are informed by '
-            "all times."
+            f"mean is {mean!r}, which is read for each time; expected a number, a function of points (n, 4), "
+            'or terms with coefficients, such as "constant" or "quadratic-latitude", where maps at times are '
+            "informed by all times.",
+            key="mean",
         )
 
 

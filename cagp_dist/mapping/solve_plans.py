@@ -50,6 +50,8 @@ def choose_solver(points: Observations, chosen: Indices) -> Solver:
     present = points.present[:, chosen]
     counts = np.count_nonzero(present, axis=1)
     there = present.any(axis=0)
+    if not there.any():
+        return chosen_solver(0)
     north, east = points.north[chosen][there], points.east[chosen][there]
     scattered = points.in_time or not points.space.has_latitudes
     places = None if scattered else grid_if_any(north, east)
@@ -58,5 +60,6 @@ def choose_solver(points: Observations, chosen: Indices) -> Solver:
     noise = points.noise_variance
     if noise is not None and not places.even(noise[chosen][there]):
         return chosen_solver(int(counts.max()))
-    grid = places.size(present[counts.argmin()][there])
+    emptiest = np.where(counts > 0, counts, counts.max() + 1).argmin()  # of the fields with values
+    grid = places.size(present[emptiest][there])
     return chosen_solver(int(counts.max()), size=grid.size, missing=grid.missing)

@@ -534,7 +534,8 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
             spare_calibration=spare,
         ),
         # what a place itself says an hour before is nearer than what others say
-        distant=isinstance(job.design.test, BlockPoints) or seen is not None,
+        # and the shift of a mean that is read was fitted to the value that is left out
+        distant=isinstance(job.design.test, BlockPoints) or seen is not None or job.prior.reads_mean,
     )
     if map_table is not None and map_table.mask == "observed":
         design = replace(

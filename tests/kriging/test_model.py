@@ -1,5 +1,6 @@
 """The object form: fitted once, asked many times, in scikit-learn's manners."""
 
+import pickle
 import re
 
 import numpy as np
@@ -282,3 +283,51 @@ def test_targets_far_from_all_observations_are_told_and_misspelled_keys_refused(
     near.predict(np.array([[-3.0, 50.0], [51.0, -3.0]]))  # one of them is near
     with pytest.raises(ArgumentError, match="to has the keys 'resolutoin'; a grid has \"resolution\""):
         near.predict({"resolutoin": 1.0})
+
+
+def _few(times, seed=0):
+    """Stations (12, 2) and fields (12, T) with a gap in the last one."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.uniform([40.0, 0.0], [55.0, 20.0], (12, 2)), 5.0 + rng.standard_normal((12, times))
+    y[3, -1] = np.nan
+    return X, y
+
+
+GIVEN = {"lengthscale_km": 500.0, "variance": 1.0, "noise_std": 0.3, "kernel": "matern32", "progress": False}
+
+
+def test_each_observation_is_left_out_of_fields_with_gaps():
+    model = cagp.Kriging(**GIVEN).fit(*_few(2))
+    alone, slow = model.cross_validate(None), model.cross_validate(12, blocks_degrees=None)
+    np.testing.assert_allclose(alone["mean"].values[0], slow["mean"].values[0], rtol=1e-8)
+    there = ~np.isnan(slow["observed"].values)
+    np.testing.assert_allclose(alone["pit"].values[there], slow["pit"].values[there], rtol=1e-6)
+    assert np.isfinite(alone["crps"])
+
+
+def test_a_known_mean_goes_with_solvers_that_follow_the_data_of_several_fields():
+    X, y = _few(3)
+    at = np.array([[48.0, 10.0]])
+    for mean in (0.0, lambda points: np.zeros(len(points))):
+        found = cagp.Kriging(**GIVEN, mean=mean, solver=cagp.ConjugateGradient(12)).fit(X, y).predict(at)
+        exact = cagp.Kriging(**GIVEN, mean=mean, solver="cholesky").fit(X, y).predict(at)
+        np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+def test_as_many_fields_as_points_of_a_grid_with_gaps():
+    rng, latitude, longitude = np.random.default_rng(1), [-40.0, 0.0, 40.0], [0.0, 90.0, 180.0, 270.0]
+    values = 5.0 + rng.standard_normal((12, 3, 4))
+    values[2, 1, 1] = np.nan
+    fields = xr.DataArray(
+        values, {"month": range(12), "lat": latitude, "lon": longitude}, ("month", "lat", "lon")
+    )
+    fields["month"].attrs["standard_name"] = "realization"
+    field = cagp.krige(fields, solver="rings", **GIVEN)
+    dense = cagp.krige(fields, solver="cholesky", **GIVEN)
+    np.testing.assert_allclose(field["std"], dense["std"], rtol=1e-9)
+
+
+def test_a_model_comes_back_from_a_pickle_with_its_prior():
+    prior = cagp.Prior(cagp.Matern32(0.1), 0.1)
+    model = pickle.loads(pickle.dumps(cagp.Kriging(prior=prior, progress=False)))
+    assert model.fit(*_few(1)).prior_ == prior
