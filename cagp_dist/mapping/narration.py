@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 SCREEN_SECONDS, LOG_SECONDS = 0.5, 10.0  # From one look at the progress to the next, on a screen and in a log
 
 SOONER = (
-    "It takes less time with fewer targets, with numbers of the prior that you know, with "
+    "It takes less time with fewer targets, with parameters of the prior that you know, with "
     "solver=cagp.Neighbours(32), whose error bars are wider, or on more cores."
 )
 
