@@ -58,7 +58,7 @@ TESTS = {
     "cagp_dist/service/point_roles.py": ("service/test_design.py",),
     "cagp_dist/service/job_fit.py": ("service/test_fit.py",),
     "cagp_dist/mapping/grid_places.py": ("service/test_places.py",),
-    "cagp_dist/service/previous.py": ("service/test_previous.py",),
+    "cagp_dist/service/carried_state.py": ("service/test_previous.py", "service/test_filtered_days.py"),
     "cagp_dist/service/disk.py": ("service/test_disk.py",),
     "cagp_dist/likelihood/exact/ring_likelihood.py": (
         "likelihood/test_rings.py",
