@@ -30,8 +30,8 @@ from cagp_dist.geometry import degrees, is_pole, widest_gap
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.mapping import Observations
-from cagp_dist.mapping.map_mean import MeanLike
-from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial, ReadFamily, check_known
+from cagp_dist.mapping.map_mean import MeanLike, is_read
+from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial, check_known
 from cagp_dist.prior import EstimatedMean, Mean
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.text import alternatives, counted
@@ -316,7 +316,7 @@ def named_columns(mean: MeanTerms) -> list[str]:
 
 def mean_given(mean: MeanTerms, observed: ObservedObject) -> MeanLike:
     """Give the mean that is meant: a number or function is known, terms have coefficients to estimate."""
-    if isinstance(mean, str) and isinstance(MEANS.get(mean.partition(":")[0]), ReadFamily):
+    if is_read(mean):
         if not observed.space.has_latitudes:
             raise _of_latitudes(mean)
         return mean

@@ -26,6 +26,7 @@ from cagp_dist.mapping.integration import (
     predict_fields,
     usual_noise_variance,
 )
+from cagp_dist.mapping.map_mean import is_read
 from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.map_solves import problem_of_map, solver_of
 from cagp_dist.mapping.maps_at_times import predict_in_time
@@ -113,7 +114,7 @@ def leave_one_out(
     NaN where nothing was observed; None where the solver is not exact, or this would take long, and where
     the shift of a mean that is read was fitted to all observations.
     """
-    if isinstance(learned.mean, str):
+    if is_read(learned.mean):
         return None
     mean, std = np.full((2, *observed.values.shape), np.nan)
     if (found := learned.integrated) is not None:

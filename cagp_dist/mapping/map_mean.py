@@ -12,7 +12,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Matern32
 from cagp_dist.mapping.observations import Observations
-from cagp_dist.means import FieldMean, MeanFamily, mean_family
+from cagp_dist.means import MEANS, FieldMean, MeanFamily, ReadFamily, mean_family
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.variables import range_error
@@ -24,6 +24,11 @@ MeanLike: TypeAlias = "str | Mean"
 def is_estimated(mean: MeanLike) -> TypeGuard[EstimatedMean]:
     """Whether the coefficients of a mean are estimated with the field."""
     return isinstance(mean, EstimatedMean) and not callable(mean)
+
+
+def is_read(mean: object) -> TypeGuard[str]:
+    """Whether a mean is read for each time, and known but for a shift."""
+    return isinstance(mean, str) and isinstance(MEANS.get(mean.partition(":")[0]), ReadFamily)
 
 
 def residuals_about(mean: Mean, X: Array, values: Array) -> Array:

@@ -27,14 +27,13 @@ from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
 from cagp_dist.mapping.field_solves import Execution, Solution, SolveStep
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, known_noise
-from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
+from cagp_dist.mapping.map_mean import MeanLike, is_estimated, is_read, mean_of
 from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.map_solves import solve_map, solver_of
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources, SolveSettings
 from cagp_dist.mapping.series_maps import predict_series, series_map
-from cagp_dist.means import MEANS, ReadFamily
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.solvers import Status
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
@@ -308,7 +307,7 @@ def _held(kernel: Kernel) -> dict[str, Sequence[object]]:
 
 def check_mean(mean: MeanLike) -> None:
     """Refuse a mean that is fitted to each time by itself."""
-    if isinstance(mean, str) and isinstance(MEANS.get(mean.partition(":")[0]), ReadFamily):
+    if is_read(mean):
         raise ArgumentError(
             f"mean is {mean!r}, which is read for each time; expected a number, a function of points (n, 4), "
             'or terms with coefficients, such as "constant" or "quadratic-latitude", where maps at times are '
