@@ -49,7 +49,7 @@ _FIRST = (
     "tests/test_project.py",
     "tests/service/test_filtered_days.py",
     "tests/kriging/test_plane.py",
-    "tests/mapping/test_two_doors.py",
+    "tests/pipeline/test_two_doors.py",
     "tests/fields/test_doors.py",
     "tests/likelihood/test_fit.py",
     "tests/service/test_jobs_in_time.py",

@@ -43,7 +43,7 @@ from cagp_dist.fields.selection import (
     the_time,
     time_positions,
 )
-from cagp_dist.mapping import Observations
+from cagp_dist.pipeline import Observations
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.store.batches import marked, preliminary_times, still_preliminary
 from cagp_dist.store.published_variables import STATION_NAME

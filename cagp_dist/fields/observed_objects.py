@@ -42,7 +42,7 @@ from cagp_dist.fields.tables import (
     read_rows,
     row_by_row,
 )
-from cagp_dist.mapping import Observations
+from cagp_dist.pipeline import Observations
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, CRSLike, Space
 from cagp_dist.space.systems import describes_system
@@ -135,7 +135,7 @@ def read(
     Returns
     -------
     ObservedObject
-        ``points`` are the `cagp_dist.mapping.Observations`: places, values (T, n) with NaN where there is
+        ``points`` are the `cagp_dist.pipeline.Observations`: places, values (T, n) with NaN where there is
         none, times and noise; the other fields say what results take over from the source.
 
     Raises

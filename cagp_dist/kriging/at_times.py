@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.calendars import calendar_of_dates, evenly_counted
-from cagp_dist.mapping.observations import hours_since
+from cagp_dist.pipeline.observations import hours_since
 from cagp_dist.store.published_variables import COORDINATES
 
 if TYPE_CHECKING:

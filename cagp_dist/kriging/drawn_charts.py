@@ -13,8 +13,8 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, own_figure
 from cagp_dist.kriging.result_distribution import distribution_of
 from cagp_dist.kriging.result_model import seen_in
-from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.variogram import fitted_variogram
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.variogram import fitted_variogram
 from cagp_dist.space import moved
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.text import degrees_label

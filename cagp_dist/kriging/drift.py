@@ -29,9 +29,9 @@ from cagp_dist.fields.selection import Asked
 from cagp_dist.geometry import degrees, is_pole, widest_gap
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kriging.map_targets import Targets
-from cagp_dist.mapping import Observations
-from cagp_dist.mapping.map_mean import MeanLike, is_read
 from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial, check_known
+from cagp_dist.pipeline import Observations
+from cagp_dist.pipeline.map_mean import MeanLike, is_read
 from cagp_dist.prior import EstimatedMean, Mean
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.text import alternatives, counted

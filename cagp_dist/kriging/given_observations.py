@@ -23,10 +23,10 @@ from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.drift import Drift, MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
-from cagp_dist.mapping.defaults import MEAN, NUGGET
-from cagp_dist.mapping.fitted_model import KernelLike, families
-from cagp_dist.mapping.integration import check_hyperparameters
-from cagp_dist.mapping.map_mean import MeanLike
+from cagp_dist.pipeline.defaults import MEAN, NUGGET
+from cagp_dist.pipeline.fitted_model import KernelLike, families
+from cagp_dist.pipeline.integration import check_hyperparameters
+from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.prior import Prior
 from cagp_dist.space import SPHERE, Space, plane_of
 from cagp_dist.space_time import SpaceTimeOf

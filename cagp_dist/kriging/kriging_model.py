@@ -41,24 +41,24 @@ from cagp_dist.kriging.map_targets import (
     of_table,
 )
 from cagp_dist.kriging.summary import summary, why_uninformed
-from cagp_dist.mapping import Hyperparameters, Solver, SolveSettings
-from cagp_dist.mapping.cross_validation import (
+from cagp_dist.pipeline import Hyperparameters, Solver, SolveSettings
+from cagp_dist.pipeline.cross_validation import (
     RecalibratedMap,
     check_recalibration,
     cross_validate,
     recalibrate_map,
 )
-from cagp_dist.mapping.defaults import HOUR_SECONDS, KERNEL, MEAN, NUGGET, UNINFORMED
-from cagp_dist.mapping.field_solves import Execution, Solution
-from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families
-from cagp_dist.mapping.gain_in_time import gain_of_other_times
-from cagp_dist.mapping.integration import predict_fields, with_numbers_integrated
-from cagp_dist.mapping.map_mean import MeanLike
-from cagp_dist.mapping.map_samples import draw_fields
-from cagp_dist.mapping.map_solves import plan_of_map, solver_of
-from cagp_dist.mapping.maps_at_times import MOST_TOGETHER, predict_in_time
-from cagp_dist.mapping.narration import Narrator
-from cagp_dist.mapping.split import Split, usual_blocks
+from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, MEAN, NUGGET, UNINFORMED
+from cagp_dist.pipeline.field_solves import Execution, Solution
+from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families
+from cagp_dist.pipeline.gain_in_time import gain_of_other_times
+from cagp_dist.pipeline.integration import predict_fields, with_numbers_integrated
+from cagp_dist.pipeline.map_mean import MeanLike
+from cagp_dist.pipeline.map_samples import draw_fields
+from cagp_dist.pipeline.map_solves import plan_of_map, solver_of
+from cagp_dist.pipeline.maps_at_times import MOST_TOGETHER, predict_in_time
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.split import Split, usual_blocks
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike

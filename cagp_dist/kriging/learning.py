@@ -11,13 +11,13 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.given_observations import given_kernel, says_mean
-from cagp_dist.mapping import Observations, Resources
-from cagp_dist.mapping.defaults import NUGGET
-from cagp_dist.mapping.fitted_model import FittedModel, fit_model
-from cagp_dist.mapping.map_mean import MeanLike
-from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, model_of_prior
-from cagp_dist.mapping.narration import Narrator
-from cagp_dist.mapping.split import Split
+from cagp_dist.pipeline import Observations, Resources
+from cagp_dist.pipeline.defaults import NUGGET
+from cagp_dist.pipeline.fitted_model import FittedModel, fit_model
+from cagp_dist.pipeline.map_mean import MeanLike
+from cagp_dist.pipeline.maps_at_times import fit_in_space_and_time, model_of_prior
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.split import Split
 from cagp_dist.space import Space
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.drift import Drift
 from cagp_dist.kriging.map_targets import Targets, of_places
-from cagp_dist.mapping import FitResult
-from cagp_dist.mapping.cross_validation import LeftOutFolds, RecalibratedMap
-from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
-from cagp_dist.mapping.field_solves import Solution
-from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.map_samples import Draws
+from cagp_dist.pipeline import FitResult
+from cagp_dist.pipeline.cross_validation import LeftOutFolds, RecalibratedMap
+from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
+from cagp_dist.pipeline.field_solves import Solution
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.map_samples import Draws
 from cagp_dist.space.sphere import one_or_all
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED
 from cagp_dist.text import bytes_text

@@ -21,8 +21,8 @@ from cagp_dist.fields.tables import TableLike, is_table, read_places
 from cagp_dist.geometry import median_spacing
 from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, means_between, nodes_per_side
 from cagp_dist.latlon import LatLonGrid
-from cagp_dist.mapping import Observations
-from cagp_dist.mapping.map_points import MapPoints
+from cagp_dist.pipeline import Observations
+from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.space import SPHERE, Plane, Region, Space, moved
 from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
 from cagp_dist.variables import bare

@@ -40,8 +40,8 @@ from cagp_dist.fields.observed_objects import read
 from cagp_dist.gp import condition
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes, metric
 from cagp_dist.kriging.map_dataset import CONVENTIONS
-from cagp_dist.mapping import Neighbours, Progress, Status
-from cagp_dist.mapping.narration import Narrator
+from cagp_dist.pipeline import Neighbours, Progress, Status
+from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, ExecutorLike, Handle, SerialExecutor, executor_from

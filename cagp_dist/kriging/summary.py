@@ -9,9 +9,9 @@ from scipy.spatial import cKDTree
 
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kriging.map_targets import Targets, region_of
-from cagp_dist.mapping.defaults import INTERVAL
-from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.means import MEANS
+from cagp_dist.pipeline.defaults import INTERVAL
+from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.text import counted
 
 

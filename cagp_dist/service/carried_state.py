@@ -11,8 +11,8 @@ from cagp_dist.budget.demand import FEW_MISSING
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.fields.selection import shown_time
 from cagp_dist.gram.ring_filter import RingState
-from cagp_dist.mapping import Observations
-from cagp_dist.mapping.observations import hours_since
+from cagp_dist.pipeline import Observations
+from cagp_dist.pipeline.observations import hours_since
 from cagp_dist.service.jobfile.design_table import AllPoints, FoldPoints
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.point_roles import Design

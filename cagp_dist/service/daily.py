@@ -23,7 +23,7 @@ from cagp_dist.errors import (
     in_words_of_the_job,
 )
 from cagp_dist.fields.selection import shown_time
-from cagp_dist.mapping import Status
+from cagp_dist.pipeline import Status
 from cagp_dist.service.day_inputs import Inputs, inputs_of_days
 from cagp_dist.service.day_records import (
     DAMAGED,

@@ -19,9 +19,9 @@ from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kernels import KERNELS, Elementary, name_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Views
-from cagp_dist.mapping import GridPlaces, Status, each
-from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep
-from cagp_dist.mapping.observations import hours_since
+from cagp_dist.pipeline import GridPlaces, Status, each
+from cagp_dist.pipeline.field_solves import Execution, LeftOut, Solution, SolveStep
+from cagp_dist.pipeline.observations import hours_since
 from cagp_dist.prior import Prior
 from cagp_dist.service.carried_state import Carried, describe_state
 from cagp_dist.service.task import ChosenPoints, PreparedJob, fit_mean

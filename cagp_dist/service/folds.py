@@ -12,8 +12,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.gram.ring_filter import RingFilter
-from cagp_dist.mapping import Status
-from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep, solve, solve_left_out
+from cagp_dist.pipeline import Status
+from cagp_dist.pipeline.field_solves import Execution, LeftOut, Solution, SolveStep, solve, solve_left_out
 from cagp_dist.prior import Prior
 from cagp_dist.service.filtered_jobs import solve_filtered
 from cagp_dist.service.job_fit import fit_prior

@@ -13,7 +13,7 @@ from cagp_dist.calibration.verification.scores import PointScores, point_scores,
 from cagp_dist.errors import ConfigurationError, NumericalError
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import Elementary, Kernel, Matern32, chosen_by
-from cagp_dist.mapping import (
+from cagp_dist.pipeline import (
     Held,
     Integrated,
     SharedFields,
@@ -23,10 +23,10 @@ from cagp_dist.mapping import (
     reason,
     why_not,
 )
-from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
-from cagp_dist.mapping.field_solves import Execution, LeftOut, SolveStep
-from cagp_dist.mapping.integration import is_exact
-from cagp_dist.mapping.map_mean import columns_of
+from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
+from cagp_dist.pipeline.field_solves import Execution, LeftOut, SolveStep
+from cagp_dist.pipeline.integration import is_exact
+from cagp_dist.pipeline.map_mean import columns_of
 from cagp_dist.predictive import Mixture
 from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import Mean, Prior

@@ -13,7 +13,8 @@ from cagp_dist.arrays import Indices
 from cagp_dist.errors import DataError, FitError
 from cagp_dist.geometry import coinciding
 from cagp_dist.gram.ring_filter import RingFilter
-from cagp_dist.mapping import (
+from cagp_dist.means import FieldMean
+from cagp_dist.pipeline import (
     NAMES,
     FitProgress,
     FitResult,
@@ -22,13 +23,12 @@ from cagp_dist.mapping import (
     each,
     noise_is_negligible,
 )
-from cagp_dist.mapping.field_solves import Execution
-from cagp_dist.mapping.fitted_model import fit_model
-from cagp_dist.mapping.fitting import Sites, choose_sites, effective_times
-from cagp_dist.mapping.map_mean import mean_of
-from cagp_dist.mapping.narration import Narrator
-from cagp_dist.mapping.split import Split
-from cagp_dist.means import FieldMean
+from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.fitted_model import fit_model
+from cagp_dist.pipeline.fitting import Sites, choose_sites, effective_times
+from cagp_dist.pipeline.map_mean import mean_of
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.split import Split
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import advice
 from cagp_dist.service.filtered_jobs import fit_in_time

@@ -15,7 +15,7 @@ from cagp_dist.budget.scaling import Crew, on_crew, scaling_lines
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
-from cagp_dist.mapping import (
+from cagp_dist.pipeline import (
     Cholesky,
     Neighbours,
     Solver,
@@ -23,9 +23,9 @@ from cagp_dist.mapping import (
     chosen_solver,
     fields_by_pattern,
 )
-from cagp_dist.mapping.field_solves import bounds_are_cheap
-from cagp_dist.mapping.maps_at_times import seconds_of_fit, text_of_fit
-from cagp_dist.mapping.solve_plans import plan_of_patterns, plan_of_samples
+from cagp_dist.pipeline.field_solves import bounds_are_cheap
+from cagp_dist.pipeline.maps_at_times import seconds_of_fit, text_of_fit
+from cagp_dist.pipeline.solve_plans import plan_of_patterns, plan_of_samples
 from cagp_dist.service.carried_state import check_filter, check_one_time
 from cagp_dist.service.disk import DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.filtered_jobs import seen_elsewhere

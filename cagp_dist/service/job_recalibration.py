@@ -13,8 +13,8 @@ from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, Fitted, 
 from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.mapping.defaults import QUANTILE_LEVELS
-from cagp_dist.mapping.field_solves import Solution
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.predictive import Gaussian, Predictive
 from cagp_dist.service.recalibration_plan import NOT_ASKED, Recalibrating
 from cagp_dist.service.task import PreparedJob, noise_at

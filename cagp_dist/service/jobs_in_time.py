@@ -13,18 +13,18 @@ from cagp_dist.errors import DataError
 from cagp_dist.fields.selection import shown_time
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
 from cagp_dist.kernels import AUTO, Family, Kernel, name_of
-from cagp_dist.mapping import Observations, SolveSettings
-from cagp_dist.mapping.field_solves import Execution, Solution, SolveStep
-from cagp_dist.mapping.fitted_model import FittedModel, known_noise
-from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.maps_at_times import (
+from cagp_dist.means import MeanFamily
+from cagp_dist.pipeline import Observations, SolveSettings
+from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
+from cagp_dist.pipeline.fitted_model import FittedModel, known_noise
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.maps_at_times import (
     COMPARED_IN_TIME,
     fit_in_space_and_time,
     predict_in_time,
 )
-from cagp_dist.mapping.narration import Narrator
-from cagp_dist.mapping.observations import hours_since
-from cagp_dist.means import MeanFamily
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.observations import hours_since
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.jobfile.design_table import DesignTable
 from cagp_dist.service.jobfile.prior_table import PriorTable

@@ -8,7 +8,7 @@ from cagp_dist.arrays import Array, Indices, Mask, Names
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import unwrapped_longitudes
 from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, means_between, nodes_per_side
-from cagp_dist.mapping import Affine, Solver
+from cagp_dist.pipeline import Affine, Solver
 from cagp_dist.service.jobfile.design_table import MapGrid
 from cagp_dist.space import SPHERE, Space
 

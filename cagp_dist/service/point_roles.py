@@ -19,7 +19,7 @@ from cagp_dist.calibration.verification.spatial_folds import (
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unwrapped_longitudes
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.mapping import GridPlaces, Observations, Solver
+from cagp_dist.pipeline import GridPlaces, Observations, Solver
 from cagp_dist.regions import Region
 from cagp_dist.service.jobfile.design_table import (
     AllPoints,

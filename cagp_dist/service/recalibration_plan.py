@@ -16,8 +16,8 @@ import numpy as np
 from cagp_dist.arrays import Indices
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, SHARP
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.mapping import Cholesky, Observations, Rings, Solver, fields_by_pattern
-from cagp_dist.mapping.cross_validation import left_out_is_cheap
+from cagp_dist.pipeline import Cholesky, Observations, Rings, Solver, fields_by_pattern
+from cagp_dist.pipeline.cross_validation import left_out_is_cheap
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.jobfile.job import RecalibrationTable
 from cagp_dist.service.point_roles import Design, places_on_grid

@@ -17,8 +17,8 @@ from cagp_dist.calibration.verification.strata import (
     roughness_of,
     strata_of,
 )
-from cagp_dist.mapping import Observations, solver_name
-from cagp_dist.mapping.field_solves import SampledMap, SolveStep
+from cagp_dist.pipeline import Observations, solver_name
+from cagp_dist.pipeline.field_solves import SampledMap, SolveStep
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
 from cagp_dist.service.events import Clock

@@ -17,8 +17,8 @@ from cagp_dist.arrays import Times
 from cagp_dist.budget import Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
-from cagp_dist.mapping import Status
-from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.pipeline import Status
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.preload import evaluate_every_way
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor, ExecutorLike

@@ -15,8 +15,8 @@ from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.calibration.recalibration.sharp import FittedSharp, Sharp
 from cagp_dist.calibration.recalibration.stretched import FieldByField, SolvedModel, StretchedModel
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.mapping import Neighbours, Solver
-from cagp_dist.mapping.field_solves import (
+from cagp_dist.pipeline import Neighbours, Solver
+from cagp_dist.pipeline.field_solves import (
     Execution,
     columns_of_solves,
     prior_of_times,

@@ -9,7 +9,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.simulation.laboratory import Calibration, calibrate
 from cagp_dist.errors import BudgetError
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.prior import Prior
 from cagp_dist.service.task import PreparedJob, Simulations
 

@@ -24,7 +24,8 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, joined_targets, target_points
 from cagp_dist.kernels import KERNELS, Family, Kernel, families_of
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.mapping import (
+from cagp_dist.means import FieldMean, MeanFamily, WithCovariates
+from cagp_dist.pipeline import (
     MOST_FLAT,
     GridPlaces,
     Model,
@@ -38,11 +39,10 @@ from cagp_dist.mapping import (
     fields_by_pattern,
     solver_name,
 )
-from cagp_dist.mapping.map_mean import MeanByPattern
-from cagp_dist.mapping.maps_at_times import SAME_HOUR
-from cagp_dist.mapping.observations import block_size, hours_since
-from cagp_dist.mapping.solve_plans import choose_solver
-from cagp_dist.means import FieldMean, MeanFamily, WithCovariates
+from cagp_dist.pipeline.map_mean import MeanByPattern
+from cagp_dist.pipeline.maps_at_times import SAME_HOUR
+from cagp_dist.pipeline.observations import block_size, hours_since
+from cagp_dist.pipeline.solve_plans import choose_solver
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size

@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
-from cagp_dist.mapping import NAMES, Neighbours
-from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.pipeline import NAMES, Neighbours
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.runtime import open_executor
 from cagp_dist.service.folds import part_of, solve_part
 from cagp_dist.service.ingest import peek

@@ -8,7 +8,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
-from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset, time_of
@@ -37,7 +37,7 @@ class PublishedDistribution:
     """What is published of recalibrated distributions, each of T times and points, or of a grid (P, Q)."""
 
     std: Array  # (T, q), or (T, P, Q): in the unit of the variable, noise included
-    # (T, L, q), or (T, L, P, Q): at the L levels of `cagp_dist.mapping.defaults.QUANTILE_LEVELS`
+    # (T, L, q), or (T, L, P, Q): at the L levels of `cagp_dist.pipeline.defaults.QUANTILE_LEVELS`
     quantiles: Array
     local_scale: Array | None = None  # as std: by which the errors were multiplied, where a method has that
     recalibrated: bool = True  # if not, it is a mixture over the numbers of the prior, as it is

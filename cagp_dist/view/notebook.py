@@ -12,7 +12,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import located
 from cagp_dist.kriging.result_distribution import stem_of
-from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
 from cagp_dist.store.schema import PublishedDistribution, means_over_cells, prediction_group
 from cagp_dist.store.zarr_arrays import write_group

@@ -108,7 +108,7 @@ def draw() -> Figure:
         d.arrow((x, 85), (x, 80.5))
 
     # the one path
-    d.box(1, 60, 98, 20.5, "mapping/    the same bits for both", colour=SOLVE)
+    d.box(1, 60, 98, 20.5, "pipeline/    the same bits for both", colour=SOLVE)
     steps = {
         "Observations": ("places, values, noise,", "times; poles merged,", "grid recognised once"),
         "Split": ("observed, held out,", "folds"),

@@ -16,7 +16,7 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.fields.sources import open_source
-from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.service.job_fit import FittedPrior, fit_prior
 from cagp_dist.service.jobfile.config import parse_job

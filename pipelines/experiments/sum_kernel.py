@@ -13,7 +13,7 @@ from pathlib import Path
 
 import cagp_dist as cagp
 from cagp_dist.fields.sources import open_source
-from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.jobfile.config import parse_job

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.predictive import StudentT
 from cagp_dist.store.publish import output_lock, publish
 from cagp_dist.store.schema import PublishedDistribution, prediction_group, values_group

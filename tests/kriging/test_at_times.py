@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, TimeLimitError
-from cagp_dist.mapping import maps_at_times
+from cagp_dist.pipeline import maps_at_times
 
 KERNEL = cagp.SpaceTime(cagp.Matern32(0.05, 4.0), lengthscale_time=10.0)
 HOURS = np.arange(12.0)

@@ -8,7 +8,7 @@ from scipy import stats
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.result_distribution import distribution_of
-from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.store.schema import PublishedDistribution, prediction_group
 
 TO = {"resolution": 4.0, "region": [12.0, 0.0, 0.0, 12.0]}

@@ -10,8 +10,8 @@ from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import spacing_degrees
 from cagp_dist.gram.cell_means import nodes_per_side
-from cagp_dist.mapping import observations
-from cagp_dist.mapping.map_solves import NAMED_SOLVERS
+from cagp_dist.pipeline import observations
+from cagp_dist.pipeline.map_solves import NAMED_SOLVERS
 from cagp_dist.predictive import Gaussian
 
 

@@ -9,7 +9,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.mapping import map_samples as sampling
+from cagp_dist.pipeline import map_samples as sampling
 
 REGION = {"resolution": 10.0, "region": [30.0, 0.0, -10.0, 40.0]}
 KNOWN = {"lengthscale": 0.8, "variance": 9.0, "noise_std": 0.5, "mean": 280.0}

@@ -9,8 +9,8 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, TimeLimitError
 from cagp_dist.likelihood.duration import FitCourse, FitSize, evaluations, fit_seconds
-from cagp_dist.mapping import narration
-from cagp_dist.mapping.narration import SOONER, Narrator
+from cagp_dist.pipeline import narration
+from cagp_dist.pipeline.narration import SOONER, Narrator
 from cagp_dist.remedies import Remedy
 
 NUMBERS = {"lengthscale": 0.15, "variance": 25.0, "noise_std": 0.2, "mean": 285.0}

@@ -257,7 +257,7 @@ def test_memory_is_less_than_planned(tmp_path, traced):
 
 def test_the_plan_is_said_before_long_work(swath, monkeypatch, caplog):
     """Observations, cells, blocks, regions and bytes, as on the plan that is handed out."""
-    monkeypatch.setattr("cagp_dist.mapping.narration.QUICK_SECONDS", 0.0)
+    monkeypatch.setattr("cagp_dist.pipeline.narration.QUICK_SECONDS", 0.0)
     plans: list[Plan] = []
 
     def note(plan: Plan) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.mapping import Observations, chosen_solver
-from cagp_dist.mapping.solve_plans import choose_solver
+from cagp_dist.pipeline import Observations, chosen_solver
+from cagp_dist.pipeline.solve_plans import choose_solver
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import _solver_said

@@ -17,8 +17,8 @@ from cagp_dist.fields.synthetic import Synthetic, open_synthetic
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors
-from cagp_dist.mapping.field_solves import Execution
-from cagp_dist.mapping.fitting import NO_NUGGET, grid_of_most
+from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.fitting import NO_NUGGET, grid_of_most
 from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.events import Event
@@ -148,7 +148,7 @@ def with_field(text):
 
 
 def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypatch):
-    monkeypatch.setattr("cagp_dist.mapping.fitting.MOST_DENSE", 500)  # beyond, a dense factor is not used
+    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_DENSE", 500)  # beyond, a dense factor is not used
     whole = job_text.replace(
         '{ kind = "random", count = 250, seed = 0, weight = "equal" }', '{ kind = "all" }'
     )
@@ -255,7 +255,7 @@ def spoiled(field, task):
     ],
 )
 def test_values_that_were_not_observed_are_not_read(field, job_text, train, monkeypatch):
-    monkeypatch.setattr("cagp_dist.mapping.fitting.MOST_DENSE", 150)
+    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_DENSE", 150)
     text = job_text.replace('{ kind = "random", count = 250, seed = 0, weight = "equal" }', train)
     job, whole = parse_job(text), parse_job(with_field(text))
     other = spoiled(field, prepare_job(job, field))
@@ -287,7 +287,7 @@ def test_all_times_are_fields_of_one_prior_and_said_to_be(field, job_text, monke
     assert alone.times == alone.effective_times == 1
     assert "times" not in alone.line()
     # more values than a fit takes: evenly spread times
-    monkeypatch.setattr("cagp_dist.mapping.fitting.MOST_VALUES", 300)
+    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_VALUES", 300)
     capped = fitted_in(task)
     assert capped.where == "the 250 observed points at 1 of 2 times, evenly spread"
     np.testing.assert_allclose(
@@ -337,7 +337,7 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
 
 
 def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
-    monkeypatch.setattr("cagp_dist.mapping.fitting.MOST_DENSE", 100)
+    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_DENSE", 100)
     task = prepare_job(parse_job(job_text), field)
     fitted = fitted_in(task)
     assert (fitted.result.method, fitted.result.points) == ("vecchia", 250)

@@ -9,7 +9,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError
-from cagp_dist.mapping import Observations
+from cagp_dist.pipeline import Observations
 from cagp_dist.service.daily import daily
 from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.job_plan import plan_job

@@ -9,7 +9,7 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.covariates import covariate
-from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.ingest import ingest

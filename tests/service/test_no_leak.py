@@ -9,7 +9,7 @@ import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic
-from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.folds import fit_folds, solve_task
 from cagp_dist.service.job_fit import fit_prior

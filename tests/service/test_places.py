@@ -7,8 +7,8 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.mapping import Observations
-from cagp_dist.mapping.grid_places import grid_of_points
+from cagp_dist.pipeline import Observations
+from cagp_dist.pipeline.grid_places import grid_of_points
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.point_roles import places_on_grid

@@ -13,8 +13,8 @@ from cagp_dist.calibration.verification.scores import scores_of
 from cagp_dist.calibration.verification.strata import surface_terms
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.kernels import Matern32
-from cagp_dist.mapping.defaults import QUANTILE_LEVELS
-from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.predictive import Gaussian, StudentT
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.service.folds import solve_task

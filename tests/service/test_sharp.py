@@ -13,8 +13,8 @@ from cagp_dist.calibration.recalibration.methods import SHARP_LEVELS
 from cagp_dist.calibration.recalibration.sharp import Sharp
 from cagp_dist.calibration.recalibration.stretched import DenseModel, FieldByField, SolvedModel
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.mapping.defaults import QUANTILE_LEVELS
-from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.predictive import Gaussian
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.mapping.field_solves import Execution, solve
+from cagp_dist.pipeline.field_solves import Execution, solve
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Status
 from cagp_dist.solvers.status import WORST_FIRST

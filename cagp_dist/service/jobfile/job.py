@@ -18,7 +18,7 @@ from cagp_dist.calibration.recalibration.fewest import fewest, outermost
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, SHARP_LEVELS
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.fields.sources import SOURCES
-from cagp_dist.mapping import SOLVERS, LinearMean, each
+from cagp_dist.pipeline import SOLVERS, LinearMean, each
 from cagp_dist.remedies import Setting
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER

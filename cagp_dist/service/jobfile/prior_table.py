@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WrapValidator, model_validator
 
 from cagp_dist.kernels import AUTO, FITTED, FORMS, KERNELS, chosen_by, families_of
-from cagp_dist.mapping import NAMES, Hyperparameters, way_of
-from cagp_dist.mapping.defaults import KERNEL, MEAN
 from cagp_dist.means import MEANS, MeanFamily, mean_family
+from cagp_dist.pipeline import NAMES, Hyperparameters, way_of
+from cagp_dist.pipeline.defaults import KERNEL, MEAN
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, JobTable, Times, key

@@ -9,7 +9,7 @@ import pydantic
 from pydantic import SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
 
 from cagp_dist.errors import ArgumentError
-from cagp_dist.mapping import SOLVERS, Solver
+from cagp_dist.pipeline import SOLVERS, Solver
 from cagp_dist.service.jobfile.fields import JobTable
 
 _PLAIN = (int, float, bool, str)

@@ -1,4 +1,4 @@
-"""The solve of a map: its solver, prior, points and values, for `cagp_dist.mapping.field_solves.solve`."""
+"""The solve of a map: its solver, prior, points and values, for `cagp_dist.pipeline.field_solves.solve`."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.latlon import LatLonGrid
-from cagp_dist.mapping.defaults import BLOCK_SIZE, MOST_SWEEPS, SHARE
-from cagp_dist.mapping.field_solves import Execution, Solution, bounds_are_cheap, solve
-from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources
-from cagp_dist.mapping.solve_plans import choose_solver, plan_of_patterns
+from cagp_dist.pipeline.defaults import BLOCK_SIZE, MOST_SWEEPS, SHARE
+from cagp_dist.pipeline.field_solves import Execution, Solution, bounds_are_cheap, solve
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.resources import Resources
+from cagp_dist.pipeline.solve_plans import choose_solver, plan_of_patterns
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import Prior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver

@@ -15,10 +15,10 @@ from scipy.spatial.distance import cdist
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import beside_hours
-from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.map_mean import mean_of, residuals_about
-from cagp_dist.mapping.maps_at_times import SAME_HOUR
-from cagp_dist.mapping.observations import Observations
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.map_mean import mean_of, residuals_about
+from cagp_dist.pipeline.maps_at_times import SAME_HOUR
+from cagp_dist.pipeline.observations import Observations
 
 MOST_PLACES = 800  # whose pairs are taken, drawn at random; of hours up to twice as many rows
 MOST_TIMES = 8  # fields, evenly spread

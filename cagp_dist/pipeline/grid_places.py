@@ -13,7 +13,7 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.latlon.window import place_longitudes
-from cagp_dist.mapping.defaults import LEAST_FILLED
+from cagp_dist.pipeline.defaults import LEAST_FILLED
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.remedies import Remedy
 

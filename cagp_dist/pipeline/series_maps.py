@@ -11,12 +11,12 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.plan import check_peak, plan_without_tiles
 from cagp_dist.gram.series_gaps import FEW_IN_SERIES
 from cagp_dist.kernels import Elementary, Kernel
-from cagp_dist.mapping.field_solves import DriftCoefficients, Execution, Solution, SolveStep
-from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources, SolveSettings
 from cagp_dist.over_times import posterior_by_modes
+from cagp_dist.pipeline.field_solves import DriftCoefficients, Execution, Solution, SolveStep
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.resources import Resources, SolveSettings
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.series_solves import series_of

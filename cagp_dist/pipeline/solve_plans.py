@@ -11,8 +11,8 @@ import numpy as np
 
 from cagp_dist.arrays import Indices
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.mapping.grid_places import grid_if_any
-from cagp_dist.mapping.observations import Observations
+from cagp_dist.pipeline.grid_places import grid_if_any
+from cagp_dist.pipeline.observations import Observations
 from cagp_dist.posterior.coefficients import plan_of_weights, with_weights
 from cagp_dist.posterior.patterns import plan_together
 from cagp_dist.posterior.prior_draws import scattered_bytes

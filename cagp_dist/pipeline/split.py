@@ -8,7 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Indices
 from cagp_dist.calibration.verification.spatial_folds import block_folds, dealt, fitting_blocks
-from cagp_dist.mapping.observations import Observations
+from cagp_dist.pipeline.observations import Observations
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import beside_hours, space_filling_order
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
-from cagp_dist.mapping.grid_places import GridPlaces, grid_of_points, no_rings
+from cagp_dist.pipeline.grid_places import GridPlaces, grid_of_points, no_rings
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.engine.affine import Affine
@@ -41,7 +41,7 @@ class Observations:
     Examples
     --------
     >>> import numpy as np
-    >>> from cagp_dist.mapping import Observations
+    >>> from cagp_dist.pipeline import Observations
     >>> field = np.full((1, 3, 4), 280.0)
     >>> field[0, 1, 2] = np.nan
     >>> observed = Observations.from_grid(np.array([-90.0, 0.0, 90.0]), 90.0 * np.arange(4), field)
@@ -230,7 +230,7 @@ class Observations:
         return grid_of_points(self.north[chosen], self.east[chosen])
 
     def at(self, chosen: Indices | Mask) -> Self:
-        """Take some of the places; their grid is another, see `cagp_dist.mapping.grid_places`."""
+        """Take some of the places; their grid is another, see `cagp_dist.pipeline.grid_places`."""
         taken: dict[str, Any] = {
             name: held[chosen]
             for name in ("north", "east", "noise_variance", "hours", "source_index", "names")

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from cagp_dist.fields.observed_objects import read
-from cagp_dist.mapping import Observations, Split
+from cagp_dist.pipeline import Observations, Split
 from cagp_dist.variables import variable_named
 
 LATITUDE, LONGITUDE = np.array([-90.0, -30.0, 30.0, 90.0]), np.arange(-180.0, 180.0, 60.0)

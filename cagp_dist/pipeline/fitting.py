@@ -16,11 +16,11 @@ from cagp_dist.likelihood.nugget import NOISE, fit_beside_known_noise
 from cagp_dist.likelihood.numbering import Families
 from cagp_dist.likelihood.replicates import effective_fields
 from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS, conditionals_text
-from cagp_dist.mapping.defaults import MOST_DENSE, MOST_VALUES, NO_NUGGET
-from cagp_dist.mapping.grid_places import grid_if_any
-from cagp_dist.mapping.map_mean import residuals_about
-from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources
+from cagp_dist.pipeline.defaults import MOST_DENSE, MOST_VALUES, NO_NUGGET
+from cagp_dist.pipeline.grid_places import grid_if_any
+from cagp_dist.pipeline.map_mean import residuals_about
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.resources import Resources
 from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.prior import Mean
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints

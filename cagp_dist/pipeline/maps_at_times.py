@@ -25,15 +25,15 @@ from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, likelihood_of
 from cagp_dist.likelihood.numbering import Families, in_extents
 from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
-from cagp_dist.mapping.field_solves import Execution, Solution, SolveStep
-from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, known_noise
-from cagp_dist.mapping.map_mean import MeanLike, is_estimated, is_read, mean_of
-from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import solve_map, solver_of
-from cagp_dist.mapping.narration import Narrator
-from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources, SolveSettings
-from cagp_dist.mapping.series_maps import predict_series, series_map
+from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
+from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families, known_noise
+from cagp_dist.pipeline.map_mean import MeanLike, is_estimated, is_read, mean_of
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_solves import solve_map, solver_of
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.resources import Resources, SolveSettings
+from cagp_dist.pipeline.series_maps import predict_series, series_map
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.solvers import Status
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf

@@ -20,14 +20,14 @@ from cagp_dist.likelihood.exact.integrated import (
     way_of,
     why_not,
 )
-from cagp_dist.mapping.defaults import QUANTILE_LEVELS
-from cagp_dist.mapping.field_solves import DriftCoefficients, Execution, Solution, SolveStep
-from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.map_mean import mean_of
-from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import solve_map
-from cagp_dist.mapping.narration import Narrator
-from cagp_dist.mapping.observations import Observations
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.field_solves import DriftCoefficients, Execution, Solution, SolveStep
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.map_mean import mean_of
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_solves import solve_map
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.observations import Observations
 from cagp_dist.predictive import Gaussian, Mixture, Predictive
 from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import EstimatedMean, Prior

@@ -5,9 +5,9 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.kernels import Matern12
 from cagp_dist.likelihood.kernel_choice import MARGIN
-from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.map_mean import mean_of, residuals_about
-from cagp_dist.mapping.observations import Observations, hours_since
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.map_mean import mean_of, residuals_about
+from cagp_dist.pipeline.observations import Observations, hours_since
 
 # Times that follow each other, and places, of the values that decide: some milliseconds
 TIMES, PLACES = 8, 50

@@ -33,11 +33,11 @@ from cagp_dist.likelihood.negligible import noise_is_negligible as noise_is_negl
 from cagp_dist.likelihood.numbering import NAMES as NAMES
 from cagp_dist.likelihood.numbering import Model as Model
 from cagp_dist.likelihood.numbering import Numbering as Numbering
-from cagp_dist.mapping.grid_places import GridPlaces as GridPlaces
-from cagp_dist.mapping.observations import Observations as Observations
-from cagp_dist.mapping.resources import Resources as Resources
-from cagp_dist.mapping.resources import SolveSettings as SolveSettings
-from cagp_dist.mapping.split import Split as Split
+from cagp_dist.pipeline.grid_places import GridPlaces as GridPlaces
+from cagp_dist.pipeline.observations import Observations as Observations
+from cagp_dist.pipeline.resources import Resources as Resources
+from cagp_dist.pipeline.resources import SolveSettings as SolveSettings
+from cagp_dist.pipeline.split import Split as Split
 from cagp_dist.posterior.coefficients import check_estimable as check_estimable
 from cagp_dist.posterior.kept_solves import bytes_of_weights as bytes_of_weights
 from cagp_dist.posterior.patterns import fields_by_pattern as fields_by_pattern

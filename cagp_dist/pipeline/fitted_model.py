@@ -19,14 +19,14 @@ from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, KERNELS_COMPARED
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES, Numbering, is_family
-from cagp_dist.mapping.defaults import NO_NUGGET
-from cagp_dist.mapping.fitting import Sites, choose_sites, fit_numbers
-from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of, mean_of_all
-from cagp_dist.mapping.narration import Narrator
-from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources
-from cagp_dist.mapping.split import Split
 from cagp_dist.means import MEANS, LatitudePolynomial
+from cagp_dist.pipeline.defaults import NO_NUGGET
+from cagp_dist.pipeline.fitting import Sites, choose_sites, fit_numbers
+from cagp_dist.pipeline.map_mean import MeanLike, is_estimated, mean_of, mean_of_all
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.resources import Resources
+from cagp_dist.pipeline.split import Split
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.space_time import SpaceTime

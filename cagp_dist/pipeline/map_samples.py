@@ -6,15 +6,15 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
-from cagp_dist.mapping.defaults import BLOCK_SIZE, JITTER, MOST_SAMPLED, USUAL_SWEEPS
-from cagp_dist.mapping.field_solves import Execution
-from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.integration import drawn_numbers, means_of
-from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import NAMED_SOLVERS, problem_of_map, solve_map, solver_of
-from cagp_dist.mapping.narration import Narrator
-from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import SolveSettings
+from cagp_dist.pipeline.defaults import BLOCK_SIZE, JITTER, MOST_SAMPLED, USUAL_SWEEPS
+from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.integration import drawn_numbers, means_of
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_solves import NAMED_SOLVERS, problem_of_map, solve_map, solver_of
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.resources import SolveSettings
 from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Solver, Status
 

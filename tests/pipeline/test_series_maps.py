@@ -9,7 +9,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import NumericalError
-from cagp_dist.mapping import SolveSettings, maps_at_times, series_maps
+from cagp_dist.pipeline import SolveSettings, maps_at_times, series_maps
 from cagp_dist.runtime import SerialExecutor
 
 PRODUCT = cagp.SpaceTime(cagp.Matern32(0.08, 9.0), cagp.Matern12(12.0))

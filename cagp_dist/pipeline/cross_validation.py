@@ -17,22 +17,22 @@ from cagp_dist.calibration.recalibration.corrected import corrected_distribution
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
-from cagp_dist.mapping.defaults import FOLDS, MOST_LEFT_OUT_FLOPS, QUANTILE_LEVELS
-from cagp_dist.mapping.field_solves import Execution, Solution, solve_left_out
-from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.integration import (
+from cagp_dist.pipeline.defaults import FOLDS, MOST_LEFT_OUT_FLOPS, QUANTILE_LEVELS
+from cagp_dist.pipeline.field_solves import Execution, Solution, solve_left_out
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.integration import (
     distribution_of_observations,
     fields_of,
     predict_fields,
     usual_noise_variance,
 )
-from cagp_dist.mapping.map_mean import is_read
-from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import problem_of_map, solver_of
-from cagp_dist.mapping.maps_at_times import predict_in_time
-from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import SolveSettings
-from cagp_dist.mapping.split import Split, usual_blocks
+from cagp_dist.pipeline.map_mean import is_read
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_solves import problem_of_map, solver_of
+from cagp_dist.pipeline.maps_at_times import predict_in_time
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.resources import SolveSettings
+from cagp_dist.pipeline.split import Split, usual_blocks
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Gaussian, Mixture
 from cagp_dist.solvers import Cholesky, Rings, Solver

@@ -14,9 +14,9 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.ring_filter import RingState
 from cagp_dist.gram.targets import target_count
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.mapping.defaults import MOST_CERTIFIED
-from cagp_dist.mapping.grid_places import GridPlaces
-from cagp_dist.mapping.resources import Resources
+from cagp_dist.pipeline.defaults import MOST_CERTIFIED
+from cagp_dist.pipeline.grid_places import GridPlaces
+from cagp_dist.pipeline.resources import Resources
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Prior
