@@ -1,20 +1,12 @@
 """What is asked of a solve, in integers: how many points, targets and fields, which grid, which machine."""
 
-import math
 from dataclasses import dataclass
 
 DOUBLE = 8  # Bytes of a number
 
-# Missing points of a grid up to which an exact identity is used: a dense matrix of that size is 0.5 GiB
-FEW_MISSING = 8192
+# Points that a grid may lack where rings are exact: the time of their dense matrix grows with the cube
+MOST_MISSING = 5_000
 
-MOST_WINDOW_FLOPS = 10**14  # Of the factor of a window of a grid: half an hour on one core
-
-# Products to a relative residual of 1e-10 over the root of the condition number: ``log(2 / 1e-10) / 2``
-PRODUCTS_OF_NOISE = 12
-
-GAP_PRODUCTS = 80  # Products that a solve with more missing points takes, about
-MOST_PRODUCTS = 2000  # Products after which an iteration is given up
 RANGE_BYTES = 96 * 2**20  # Blocks of one range of wavenumbers: enough for a task, small enough for a worker
 FEWEST_RANGES = 4
 
@@ -63,19 +55,7 @@ class GridSize:
     #: where the targets are points, of which no two may see it alike
     target_views: int | None = None
     target_places: int = 0  #: targets that are points of it, one by one: its inverse gives their variances
-    #: largest noise of a point over the smallest, both in units of that of their latitudes, or one: 1 only
-    #: where every point has the noise of its latitude
-    noise_spread: float = 1.0
-    window: int = 0  #: columns of the smallest part of the circle with all observed points; 0: not known
-    missing_in_window: int = 0  #: points of that part that were not observed
-
-    @property
-    def solves_window(self) -> bool:
-        """Whether the window is solved directly; see `solves_window`."""
-        even = self.noise_spread == 1.0
-        return even and solves_window(
-            self.latitudes, self.window, gaps=self.missing_in_window, missing=self.missing
-        )
+    even_noise: bool = True  #: whether every point has the noise of its latitude
 
     @property
     def size(self) -> int:
@@ -85,15 +65,12 @@ class GridSize:
     @property
     def has_rings(self) -> bool:
         """Whether all points of a latitude are alike: none is missing, and the noise is the same."""
-        return not self.missing and self.noise_spread == 1.0
+        return not self.missing and self.even_noise
 
     @property
-    def products(self) -> int:
-        """How many products an exact solve takes, about; 0 where an identity gives it."""
-        if self.missing <= FEW_MISSING and self.noise_spread == 1.0:
-            return 0
-        of_noise = math.ceil(PRODUCTS_OF_NOISE * math.sqrt(self.noise_spread))
-        return min(max(of_noise, GAP_PRODUCTS if self.missing else 0), MOST_PRODUCTS)
+    def solved_by_rings(self) -> bool:
+        """Whether an identity of the whole grid gives the exact posterior."""
+        return self.missing <= MOST_MISSING and self.even_noise
 
     @property
     def wavenumbers(self) -> int:
@@ -126,9 +103,3 @@ def range_count(wavenumbers: int, block_bytes: int) -> int:
     # where latitudes are few, cosines are more than the blocks
     largest = max(block_bytes, DOUBLE * wavenumbers**2)
     return min(wavenumbers, max(FEWEST_RANGES, -(-largest // RANGE_BYTES)))
-
-
-def solves_window(latitudes: int, width: int, *, gaps: int, missing: int) -> bool:
-    """Whether a window of a circle is solved alone: much of the circle is missing, little of the window."""
-    flops = 2 * width**2 * latitudes**3
-    return width > 0 and gaps <= FEW_MISSING < missing and flops <= MOST_WINDOW_FLOPS

@@ -1,4 +1,4 @@
-"""Plans of solvers on latitude-longitude grids and on windows of them: by rings, by wavenumbers."""
+"""Plans of solvers on latitude-longitude grids: by rings, by wavenumbers."""
 
 from dataclasses import replace
 
@@ -76,26 +76,19 @@ def plan_ring_sweeps(
 
 def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     """Plan an exact solve on a latitude-longitude grid."""
-    if grid.solves_window:
-        return _plan_window(demand, grid)
-    many = grid.products > 0
-    inverted = grid.missing > 0 and not many
-    targets = 0 if grid.targets_are_grid and grid.has_rings else demand.q
-    if targets and not many and not demand.full_covariance:
+    targets = 0 if grid.targets_are_grid and not grid.missing else demand.q
+    if targets and not demand.full_covariance:
         targets -= demand.q if grid.targets_are_grid else grid.target_places
     views = targets if grid.target_views is None else min(targets, grid.target_views)
-    # an iteration is a product and a solve
-    solves = demand.fields * max(2 * grid.products, 2 if grid.missing else 1)
-    solves += targets * 2 * grid.products if many else views
+    solves = demand.fields * (2 if grid.missing else 1) + views
     # solves, coordinates of the points, and of those that were observed; fields and their weights
     together = GRID_COLUMNS if grid.missing else min(solves, GRID_COLUMNS)
-    in_flight = (together * 6 + 12 + (0 if grid.has_rings else 24)) * DOUBLE * grid.size
-    in_flight += (3 if grid.has_rings else 4) * DOUBLE * grid.size * demand.fields
-    if inverted:  # the blocks of the inverse, and copies of those being made
+    in_flight = (together * 6 + 12 + (24 if grid.missing else 0)) * DOUBLE * grid.size
+    in_flight += (4 if grid.missing else 3) * DOUBLE * grid.size * demand.fields
+    if grid.missing:  # the blocks of the inverse, and copies of those being made
         ranges = range_count(grid.wavenumbers, grid.block_bytes)
         in_flight = max(in_flight, grid.block_bytes * (ranges + 3 * demand.workers) // ranges)
-    if not many:
-        in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
+    in_flight += 2 * DOUBLE * grid.missing * (grid.missing + targets)
     if demand.full_covariance:
         in_flight += 3 * DOUBLE * grid.size * demand.q
     peak = common_bytes(demand, 1) + grid.block_bytes + grid.task_bytes * demand.workers + in_flight
@@ -103,15 +96,14 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     # the prior seen by each view, and for the mean at other points than the grid's by each of them
     points = demand.target_points - grid.target_places if targets else 0
     nodes = -(-demand.target_points // max(demand.q, 1))
-    of_views = points if many or grid.target_views is None else views * nodes
+    of_views = points if grid.target_views is None else views * nodes
     alike = demand.cell_nodes > 0 and views <= LEAST_ALIKE * targets
     seen = of_views + (0 if grid.targets_are_grid else views * nodes if alike else points)
     entries = grid.size * grid.latitudes // 2 + demand.n * seen
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + grid.latitudes // 3 + 8 * solves)
-    if inverted:
+    if grid.missing:
         flops += grid.wavenumbers * grid.latitudes**2 * (2 * grid.latitudes // 3 + TRANSFORM_FLOPS)
-    if not many:
-        flops += grid.missing**2 * (grid.missing // 3 + targets)
+    flops += grid.missing**2 * (grid.missing // 3 + targets)
     return plan_without_tiles(demand, "exact on the grid", None, peak, entries, flops, 16)
 
 
@@ -131,32 +123,9 @@ def plan_filtered_grid(demand: Demand, grid: GridSize, *, held_out: int, views: 
     return plan_without_tiles(demand, "a day of a filter on the grid", None, peak, entries, flops, 16)
 
 
-def _plan_window(demand: Demand, grid: GridSize) -> Plan:
-    """Plan an exact solve on a part of the circle: block Toeplitz, a solve for each gap and each target."""
-    matrix = grid.window * grid.latitudes**2
-    points, missing = grid.window * grid.latitudes, grid.missing_in_window
-    solves = demand.fields * (2 if missing else 1) + missing + demand.q
-    # blocks, lags and predictor; transforms of both triangles and of the product
-    factor = 16 * DOUBLE * matrix
-    # columns that are in memory at once; of those being solved their transforms, of twice the length
-    in_flight = (16 * GRID_COLUMNS * 3 + 4 * GRID_COLUMNS * 24 * demand.workers + 12) * DOUBLE * points
-    in_flight += DOUBLE * (8 * grid.size * demand.fields + 6 * grid.size + points * demand.q)
-    in_flight += 3 * DOUBLE * missing * (missing + demand.q)
-    if demand.full_covariance:
-        in_flight += 3 * DOUBLE * points * demand.q
-    peak = common_bytes(demand, 1) + factor + in_flight
-    check_peak(demand, "the exact solve on a regional grid", peak, Remedy.NEIGHBOURS, Remedy.COARSER_GRID)
-    entries = grid.latitudes * points + (points + demand.n) * demand.target_points
-    flops = 2 * grid.window * grid.latitudes * matrix + 36 * matrix * solves + missing**3 // 3
-    return plan_without_tiles(demand, "exact on the regional grid", None, peak, entries, flops, 16)
-
-
 def inverse_diagonal_flops(grid: GridSize) -> int | None:
     """Count the flops of the diagonal of the inverse of the observed points' matrix (T28)."""
-    if grid.solves_window:
-        missing, points = grid.missing_in_window, grid.window * grid.latitudes
-        return missing * (36 * grid.window * grid.latitudes**2 + missing * points)
-    if grid.products:
+    if not grid.solved_by_rings:
         return None
     solves = 8 * grid.latitudes if grid.missing else grid.latitudes // 3
     return grid.wavenumbers * grid.latitudes**2 * solves + grid.missing**2 * grid.size

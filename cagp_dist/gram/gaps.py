@@ -1,178 +1,238 @@
-"""Exact solves on a latitude-longitude grid, where no, few or many points are missing (math 7, T28).
+"""Exact solves on a latitude-longitude grid of which no or few points are missing (math 7, T28).
 
-Few: an identity (`few_missing`). Many, but few inside a window that holds all observed points: the window is
-solved directly (`window_solves`). Many, or noise that varies along a latitude: conjugate gradients
-(`masked`).
+With the inverse of the whole grid, ``A = G^-1``, and the missing points m, the observed points o have::
+
+    G_oo^-1 b_o = A (b - e) at o,     e = A_mm^-1 [A b]_m, which makes it vanish at m
+    [G_oo^-1]_ii = A_ii - A_im B A_mi,    B = A_mm^-1, the covariance of new observations at m
+    log|G_oo| = log|G| + log|A_mm|
 """
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Mask
-from cagp_dist.budget.demand import FEW_MISSING, solves_window
-from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.few_missing import FewMissing, batches
-from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.gram.masked import MaskedRings
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.budget.grid_plans import GRID_COLUMNS
+from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.gram.functionals import LinearFunctionals, views_of_functionals
 from cagp_dist.gram.ring_gram import RingGram
-from cagp_dist.gram.targets import Targets, list_targets, part, seen_from, target_points
-from cagp_dist.gram.window_solves import WindowSolve
+from cagp_dist.gram.targets import Targets, list_targets, part, prior_variance, seen_from
+from cagp_dist.lapack import inverse_diagonals, invert_in_place, mirror_lower
+from cagp_dist.latlon.entries import PlacesOnGrid
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.grid_layout import Layout
-from cagp_dist.runtime import Executor
+from cagp_dist.latlon.grid_layout import Layout, Views
 
-TOLERANCE = 1e-10  # Relative residual of the iteration for many missing points
-TRUSTED_BOUND = 1e12  # Condition number up to which its cheap upper bound is good enough
+# Noise over field variance up to which variances at points of the grid itself are differences from it: they
+# then lose three digits at most
+QUIET = 1e3
 
 # Noise over field variance above which the downdate of the grid itself would be lost to rounding as a
 # difference of the inverse's diagonal; it then comes from solves, as that of points
 LOUDEST = 1e6
 
+TRUSTED_BOUND = 1e12  # Condition number up to which its cheap upper bound is good enough
+
+# Entries of the inverse, in units of its largest, that count as zero far from a missing point
+NEGLIGIBLE = 1e-12
+
+# Points of the grid for which the missing points near by are collected at once
+BAND_ROWS, BAND_COLUMNS = 8, 32
+
 
 class GridSolve:
     """Exact solves with the observed points of a grid; an `cagp_dist.gram.gram_matrix.ExactSolve`."""
 
-    def __init__(
-        self,
-        rings: RingGram,
-        layout: Layout,
-        *,
-        noise_variance: Array | None = None,
-        executor: Executor | None = None,
-    ) -> None:
-        self._rings, self._layout = rings, layout
-        self._even = noise_variance is None
-        missing = int(np.count_nonzero(layout.missing))
-        self._system: FewMissing | WindowSolve | ManyMissing
-        if self._even and missing <= FEW_MISSING:
-            self._system = FewMissing.of(rings, layout.missing)
-        elif self._even and solves_window(
-            rings.grid.shape[0], layout.window[1], gaps=layout.missing_in_window, missing=missing
-        ):
-            noise = rings.noise_by_latitude.copy()
-            noise[layout.poles] /= rings.grid.n_longitudes
-            self._system = WindowSolve(rings.kernel, layout, noise, executor)
-        else:
-            noise_there = self._of_complete_rows(noise_variance)
-            self._system = ManyMissing(rings, ~layout.missing, noise_variance=noise_there)
+    relative_residual: ClassVar[None] = None  # nothing is iterated
 
-    def _of_complete_rows(self, noise_variance: Array | None) -> Array | None:
-        """Noise of all points that are not missing, where poles are complete rows."""
-        if noise_variance is None:
-            return None
-        field = self._layout.spread(noise_variance[None])[0]
-        field[self._layout.poles] *= self._rings.grid.n_longitudes
-        return np.asarray(field[~self._layout.missing])
+    def __init__(self, rings: RingGram, layout: Layout) -> None:
+        self.rings, self.layout = rings, layout  # the whole grid, and which of its points were observed
+        self._places = PlacesOnGrid.of(rings.wavenumbers, layout.missing)
+        self.rows, self.columns = self._places.rows, self._places.columns  # of the missing points, (r,)
 
-    @property
-    def relative_residual(self) -> float | None:
-        """Largest relative residual of the iteration; None where nothing is iterated."""
-        return self._system.relative_residual
+    @cached_property
+    def factor(self) -> Array:
+        """Lower Cholesky factor (r, r) of ``[G^-1]_mm``."""
+        if not self.rows.size:
+            return np.empty((0, 0))
+        return cholesky_lower(self._places.entries(self.rings.inverse_blocks(self._places.sector_rows)))
 
     @property
     def condition_number(self) -> float:
         """That of the whole grid, no less than that of its observed points: a bound, or an estimate."""
-        if isinstance(self._system, WindowSolve):
-            return self._system.condition_number
-        bound, spread = self._rings.condition_bound(), self._system.noise_spread
-        return spread * (bound if bound <= TRUSTED_BOUND else min(bound, self._rings.condition_estimate()))
-
-    def weights(self, residuals: Array) -> Array:
-        """``G^-1 b`` for b (n, T)."""
-        fields = self._system.weights(self._layout.spread(residuals.T))
-        return np.ascontiguousarray(self._layout.summed(fields).T)
-
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of the inverse of the observed system, shape (n,)."""
-        fields = self._system.inverse_diagonal()[None]
-        poles = self._layout.poles
-        if poles.size:  # one observation, but a row of the grid: e' G^-1 e of the whole row
-            rows = np.zeros((poles.size, *self._rings.grid.shape))
-            rows[np.arange(poles.size), poles] = 1.0
-            weights = self._system.weights(rows)
-            fields[0, poles] = weights[np.arange(poles.size), poles].sum(axis=1)[:, None]
-        return np.asarray(self._layout.restrict(fields)[0])
+        bound = self.rings.condition_bound()
+        return bound if bound <= TRUSTED_BOUND else min(bound, self.rings.condition_estimate())
 
     def logdet(self) -> float:
-        """``log|G_oo| = log|G| + log|[G^-1]_mm|``; of each pole, a row of Q copies, the mean alone."""
-        if not isinstance(self._system, FewMissing):
-            raise ArgumentError(
-                "the grid lacks too many points for its determinant, or its noise varies along a latitude; "
-                f"expected at most {FEW_MISSING:,} gaps and noise by latitude. Use points and cagp.Cholesky."
-            )
-        copies, noise = self._rings.grid.n_longitudes, self._rings.noise_by_latitude[self._layout.poles]
+        """``log|G_oo|``; of each pole, a row of Q copies, that of the mean alone."""
+        copies, noise = self.rings.grid.n_longitudes, self.rings.noise_by_latitude[self.layout.poles]
         of_copies = float(((copies - 1) * np.log(noise) + np.log(copies)).sum())
-        of_gaps = 2.0 * float(np.log(np.diag(self._system.factor)).sum())
-        return self._rings.logdet() + of_gaps - of_copies
-
-    def downdate(self, targets: Targets, *, full: bool) -> Array:
-        """``V G^-1 V'``, shape (q,) or (q, q)."""
-        if full or not self._targets_are_whole_grid(targets):
-            return self._system.downdate(list_targets(targets), full=full)
-        if self._rings.noise_by_latitude.max() <= LOUDEST * self._rings.kernel.variance:
-            return self._whole_downdate()
-        # latitude by latitude: one solve at a time, so that the plan need not know of the noise
-        rings_of_points = target_points(targets).reshape(*self._rings.grid.shape, -1)
-        return np.concatenate([self._system.downdate(ring, full=False) for ring in rings_of_points])
-
-    def _targets_are_whole_grid(self, targets: Targets) -> bool:
-        complete = self._even and not self._layout.missing.any()
-        return isinstance(targets, LatLonGrid) and complete and targets.same_points(self._rings.grid)
-
-    def _whole_downdate(self) -> Array:
-        noise, prior = self._rings.noise_variance, self._rings.kernel.diagonal(self._rings.X)
-        return np.asarray(prior - noise * (1.0 - noise * self._rings.inverse_diagonal()))
-
-
-class ManyMissing:
-    """Many missing points, or uneven noise: conjugate gradients, once more for every test point."""
-
-    def __init__(self, rings: RingGram, observed: Mask, *, noise_variance: Array | None = None) -> None:
-        self._masked = MaskedRings(rings, observed, noise_variance=noise_variance)
-        self.relative_residual: float | None = 0.0
-
-    @property
-    def noise_spread(self) -> float:
-        """How many times larger noise that is not that of the rings can make the condition number."""
-        return self._masked.noise_spread
+        return self.rings.logdet() + 2.0 * float(np.log(np.diag(self.factor)).sum()) - of_copies
 
     def weights(self, residuals: Array) -> Array:
-        """``G_o^-1 b_o`` as fields (T, P, Q)."""
-        columns = self._masked.layout.restrict(residuals).T
-        solved = [self._solved(columns[:, group]) for group in batches(columns.shape[1])]
-        return self._masked.layout.embed(np.concatenate(solved))
+        """``G_oo^-1 b`` for b (n, T)."""
+        fields = self._weights(self.layout.spread(residuals.T))
+        return np.ascontiguousarray(self.layout.summed(fields).T)
 
-    def _solved(self, columns: Array) -> Array:
-        solution = self._masked.solution(columns, tolerance=TOLERANCE)
-        worst = float(solution.relative_residual.max(initial=0.0))
-        self.relative_residual = max(self.relative_residual or 0.0, worst)
-        if not solution.ok:
-            raise NumericalError(
-                f"after {solution.products} products the relative residual is {worst:.2g}; needed is "
-                f"{TOLERANCE:g}. Raise noise_variance, or use block Gauss-Seidel."
-            )
-        return solution.value
+    def _weights(self, fields: Array) -> Array:
+        """``G^-1 (b - e)`` of fields b (T, P, Q), with e such that it vanishes at the missing points."""
+        from scipy.linalg import cho_solve
+
+        weights = self.rings.solve(fields)
+        if self.rows.size:
+            extra = np.zeros_like(fields)
+            extra[:, self.rows, self.columns] = cho_solve(
+                (self.factor, True), weights[:, self.rows, self.columns].T
+            ).T
+            weights -= self.rings.solve(extra)
+            weights[:, self.rows, self.columns] = 0.0  # exact up to rounding
+        return weights
 
     def inverse_diagonal(self) -> Array:
-        """Diagonal of ``G_o^-1`` as a field (P, Q), zero at the missing points; by a solve for each other."""
-        diagonal = np.empty(self._masked.shape[0])
-        for group in batches(diagonal.size):
-            own = np.arange(group.start, group.stop)
-            unit = np.zeros((diagonal.size, own.size))
-            unit[own, own - group.start] = 1.0
-            diagonal[group] = self._solved(unit)[np.arange(own.size), own]
-        return np.asarray(self._masked.layout.embed(diagonal[None])[0])
+        """Diagonal of ``G_oo^-1``, shape (n,)."""
+        fields, poles = self._inverse_field()[None], self.layout.poles
+        if poles.size:  # one observation, but a row of the grid: e' G^-1 e of the whole row
+            rows = np.zeros((poles.size, *self.rings.grid.shape))
+            rows[np.arange(poles.size), poles] = 1.0
+            weights = self._weights(rows)
+            fields[0, poles] = weights[np.arange(poles.size), poles].sum(axis=1)[:, None]
+        return np.asarray(self.layout.restrict(fields)[0])
 
-    def downdate(self, targets: Array | LinearFunctionals, *, full: bool) -> Array:
-        """``k_o*' G_o^-1 k_o*`` by one solve for each target."""
-        kernel, observed = self._masked.kernel, self._masked.X
-        q = len(targets)
-        out = np.zeros((q, q) if full else q)
-        whole = seen_from(kernel, targets, observed) if full else np.zeros((0, 0))
-        for group in batches(q):
-            seen = seen_from(kernel, part(targets, group), observed)
-            solved = self._solved(seen.T)
-            if full:
-                out[:, group] = whole @ solved.T
-            else:
-                out[group] = np.einsum("in,in->i", seen, solved)
-        return 0.5 * (out + out.T) if full else out
+    def _inverse_field(self, wanted: Mask | None = None) -> Array:
+        """Diagonal of ``G_oo^-1`` as a field (P, Q), without meaning at the missing points."""
+        latitudes, longitudes = self.rings.grid.shape
+        diagonal = np.repeat(self.rings.inverse_by_latitude()[:, None], longitudes, axis=1)
+        if not self.rows.size:
+            return diagonal
+        smallest = NEGLIGIBLE * float(diagonal.max())
+        everywhere = PlacesOnGrid(self.rings.wavenumbers, np.arange(latitudes), np.zeros(latitudes, np.intp))
+        blocks = self.rings.inverse_blocks(everywhere.sector_rows)
+        gappy, latitude = np.unique(self.rows, return_inverse=True)
+        lags = np.minimum(np.arange(longitudes), longitudes - np.arange(longitudes))
+        for first in range(0, latitudes, BAND_ROWS):
+            band = np.arange(first, min(first + BAND_ROWS, latitudes))
+            if wanted is not None and not wanted[band].any():
+                continue
+            values = np.stack([everywhere.ring_entries(blocks, row)[gappy] for row in band.tolist()])
+            reach = np.where(np.abs(values) > smallest, lags, -1).max(axis=(0, 2))[latitude]
+            for start in range(0, longitudes, BAND_COLUMNS):
+                columns = np.arange(start, min(start + BAND_COLUMNS, longitudes))
+                if wanted is not None and not wanted[np.ix_(band, columns)].any():
+                    continue
+                near = np.flatnonzero(self._apart(columns) <= reach)
+                turned = (columns[:, None] - self.columns[near]) % longitudes
+                seen = values[:, latitude[near], turned]  # (rows, columns, near)
+                explained = np.einsum("ijm,ijm->ij", seen @ self.covariance[np.ix_(near, near)], seen)
+                diagonal[np.ix_(band, columns)] -= explained
+        return diagonal
+
+    def _apart(self, columns: Indices) -> Indices:
+        """Give the steps in longitude from each missing point to the nearest of consecutive columns."""
+        longitudes = self.rings.grid.n_longitudes
+        ahead = (columns[0] - self.columns) % longitudes
+        behind = (self.columns - columns[-1]) % longitudes
+        return np.where((self.columns - columns[0]) % longitudes < columns.size, 0, np.minimum(ahead, behind))
+
+    @cached_property
+    def covariance(self) -> Array:
+        """``B``, covariance of new observations at the missing points, shape (r, r)."""
+        inverse = self.factor.copy(order="C")
+        invert_in_place(inverse[None])
+        mirror_lower(inverse)
+        return inverse
+
+    def _variance_at_missing(self) -> Array:
+        """Diagonal of B, shape (r,)."""
+        if "covariance" in self.__dict__:
+            return np.asarray(np.diagonal(self.covariance))
+        return np.asarray(inverse_diagonals(np.ascontiguousarray(self.factor)[None])[0])
+
+    def downdate(self, targets: Targets, *, full: bool) -> Array:
+        """``V G_oo^-1 V'``, (q,) or (q, q): at points of the grid from the inverse, else by solves."""
+        listed = list_targets(targets)
+        loudness = self.rings.noise_by_latitude.max() / self.rings.kernel.variance
+        if full or isinstance(listed, LinearFunctionals):
+            return self._downdate_by_views(listed, full=full)
+        if isinstance(targets, LatLonGrid) and not self.rows.size and targets.same_points(self.rings.grid):
+            if loudness <= LOUDEST:
+                noise, prior = self.rings.noise_variance, self.rings.kernel.diagonal(self.rings.X)
+                return np.asarray(prior - noise * (1.0 - noise * self.rings.inverse_diagonal()))
+            # latitude by latitude: one solve at a time, so that the plan need not know of the noise
+            by_latitude = listed.reshape(*self.rings.grid.shape, -1)
+            return np.concatenate([self._downdate_by_views(ring, full=False) for ring in by_latitude])
+        if loudness > QUIET:
+            return self._downdate_by_views(listed, full=False)
+        index = self.rings.grid.places(listed)
+        on_grid = index >= 0
+        downdate = np.empty(len(listed))
+        if on_grid.any():
+            prior = prior_variance(self.rings.kernel, listed[on_grid])
+            downdate[on_grid] = prior - self._variance_at(index[on_grid])
+        if not on_grid.all():
+            downdate[~on_grid] = self._downdate_by_views(listed[~on_grid], full=False)
+        return downdate
+
+    def _variance_at(self, index: Indices) -> Array:
+        """Latent variance at points of the grid, given by their index."""
+        latitudes, longitudes = self.rings.grid.shape
+        gap = np.zeros((latitudes, longitudes), dtype=bool)
+        gap[self.rows, self.columns] = True
+        row, column = np.divmod(index, longitudes)
+        noise = self.rings.noise_by_latitude
+        variance = np.empty(index.size)
+        missing = gap[row, column]
+        if missing.any():
+            found = np.zeros(gap.shape)
+            found[self.rows, self.columns] = self._variance_at_missing()
+            variance[missing] = found[row[missing], column[missing]] - noise[row[missing]]
+        if not missing.all():
+            there, own = ~missing, noise[row[~missing]]
+            wanted = np.zeros_like(gap)
+            wanted[row[there], column[there]] = True
+            inverse = self._inverse_field(wanted)[row[there], column[there]]
+            variance[there] = own - own**2 * inverse
+        return variance
+
+    def _downdate_by_views(self, targets: Array | LinearFunctionals, *, full: bool) -> Array:
+        from scipy.linalg import solve_triangular
+
+        grid, kernel = self.rings.grid, self.rings.kernel
+        seeing, view, turned = _views(targets, grid)
+        q, observed = len(targets), self.rings.X
+        own = np.zeros(q)
+        at_missing = np.zeros((self.rows.size, q))
+        solved = np.zeros((q, grid.size)) if full else np.zeros((0, 0))
+        for group in batches(len(seeing)):
+            seen = seen_from(kernel, part(seeing, group), observed)
+            u = self.rings.solve(seen.reshape(-1, *grid.shape))
+            quadratic = np.einsum("vn,vn->v", seen, u.reshape(len(u), -1))
+            for i in np.flatnonzero((view >= group.start) & (view < group.stop)):
+                v, steps = view[i] - group.start, turned[i]
+                own[i] = quadratic[v]
+                at_missing[:, i] = u[v, self.rows, (self.columns - steps) % grid.n_longitudes]
+                if full:
+                    solved[i] = np.roll(u[v], steps, axis=1).ravel()
+        half = at_missing
+        if self.rows.size:
+            half = solve_triangular(self.factor, at_missing, lower=True, check_finite=False)
+        if not full:
+            return np.asarray(own - np.einsum("mi,mi->i", half, half))
+        whole = seen_from(kernel, targets, observed) @ solved.T
+        return np.asarray(0.5 * (whole + whole.T) - half.T @ half)
+
+
+def _views(
+    targets: Array | LinearFunctionals, grid: LatLonGrid
+) -> tuple[Array | LinearFunctionals, Indices, Indices]:
+    """Targets that see the grid differently up to rotation; for each target which, and its rotation."""
+    if isinstance(targets, LinearFunctionals):
+        return views_of_functionals(targets, grid)
+    views = Views.of(targets, grid)
+    return views.points, views.view, views.steps
+
+
+def batches(count: int) -> Iterator[slice]:
+    """Slices of at most `GRID_COLUMNS` of so many columns."""
+    for start in range(0, count, GRID_COLUMNS):
+        yield slice(start, min(start + GRID_COLUMNS, count))

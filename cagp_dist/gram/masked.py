@@ -1,10 +1,9 @@
 """Grids with missing points: the Gram matrix of the observed ones, by way of the whole grid's.
 
 With R the restriction to observed points, ``G_o = R G R'``: a product is "embed, multiply, restrict". Solves
-are conjugate gradients preconditioned by "embed, solve on the whole grid, restrict", which differs from the
-inverse by a matrix whose rank is at most the number of missing points (math 7). A pole that was observed once
-is not missing: "embed" repeats it along its row, and "restrict" adds the row up. Noise that varies along a
-latitude works likewise, with a mean noise at each latitude in the preconditioner.
+are an identity with the inverse of the whole grid (math 7, `cagp_dist.gram.gaps`), where the noise is
+the same along each latitude. A pole that was observed once is not missing: on the whole grid it is repeated
+along its row.
 """
 
 from functools import cached_property
@@ -13,14 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.budget.demand import MOST_PRODUCTS
-from cagp_dist.checks import as_numbers, as_variances, check_count
-from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.checks import as_numbers, as_variances
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.gram_matrix import ExactSolve, Gram
 from cagp_dist.gram.ring_gram import RingGram, cross_on_grid
 from cagp_dist.gram.targets import Targets
 from cagp_dist.kernels import Kernel
-from cagp_dist.krylov import LinearSolution, conjugate_gradients
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import Executor
 from cagp_dist.runtime.counting import count
@@ -46,7 +43,7 @@ class MaskedRings:
 
     Notes
     -----
-    A product costs one of the whole grid, an iteration of `solve` a product and a solve.
+    A product costs one of the whole grid.
 
     Examples
     --------
@@ -57,7 +54,7 @@ class MaskedRings:
     >>> observed[2, 3:6] = False
     >>> gram = cagp.MaskedRings(rings, observed)
     >>> b = np.ones(gram.shape[0])
-    >>> bool(np.allclose(gram @ gram.solve(b), b))
+    >>> bool(np.allclose(gram @ b, gram.kernel(gram.X, gram.X) @ b + gram.noise_variance * b))
     True
     """
 
@@ -114,19 +111,9 @@ class MaskedRings:
         return self.rings.X[self.layout.index]
 
     @property
-    def noise_range(self) -> tuple[float, float]:
-        """Smallest and largest noise of a point, in units of that of its latitude in ``rings``."""
-        relative = self.noise_variance / self._by_latitude
-        return float(relative.min()), float(relative.max())
-
-    @property
-    def noise_spread(self) -> float:
-        """How many times larger the noise can make the condition number than that of ``rings``.
-
-        One exactly where the noise of every point is that of its latitude in ``rings``.
-        """
-        low, high = self.noise_range
-        return max(high, 1.0) / min(low, 1.0)
+    def even_noise(self) -> bool:
+        """Whether the noise of every point is that of its latitude in ``rings``."""
+        return bool((self.noise_variance == self._by_latitude).all())
 
     def diagonal(self) -> Array:
         """Diagonal of G_o, shape (n,)."""
@@ -158,65 +145,19 @@ class MaskedRings:
 
         return cross_on_grid(self, self.rings.grid, targets, columns, on_grid, embedded, executor=executor)
 
-    def exact(self, *, executor: Executor) -> ExactSolve:
-        """Solves by an identity where few points of the grid, or of a window, are missing; else iterative.
-
-        Iterative also where the noise varies along a latitude.
-        """
+    def exact(self, *, executor: Executor) -> ExactSolve | None:
+        """Solves by an identity, of matrices as large as there are gaps; None if noise varies along a row."""
         from cagp_dist.gram.gaps import GridSolve
 
-        noise = None if self.noise_spread == 1.0 else self.noise_variance
-        return GridSolve(self.rows_of_poles, self.layout, noise_variance=noise, executor=executor)
+        return GridSolve(self.rows_of_poles, self.layout) if self.even_noise else None
 
     def __matmul__(self, columns: ArrayLike) -> Array:
         """``G_o @ columns`` for columns (n,) or (n, r)."""
         given = self._columns(columns)
-        return self._product(_rows(given)).T.reshape(given.shape)
-
-    def solve(self, columns: ArrayLike, *, tolerance: float = 1e-8) -> Array:
-        """``G_o^-1 @ columns`` to a relative residual, for columns (n,) or (n, r).
-
-        `NumericalError`: the tolerance is not reached; use `solution` to see how far it got.
-        """
-        given = self._columns(columns)
-        solution = self.solution(given, tolerance=tolerance)
-        if not solution.ok:
-            raise NumericalError(
-                f"after {solution.products} products the largest relative residual is "
-                f"{solution.relative_residual.max():.2g}; asked for was {tolerance:g}. Loosen the "
-                "tolerance, raise noise_variance, or use cagp_dist.condition with block Gauss-Seidel."
-            )
-        return solution.value.T.reshape(given.shape)
-
-    def solution(
-        self,
-        columns: ArrayLike,
-        *,
-        tolerance: float = 1e-8,
-        iterations: int = MOST_PRODUCTS,
-        preconditioned: bool = True,
-    ) -> LinearSolution:
-        """Solve as `solve` does for (n,) or (n, r), and say what it took; solutions are rows (r, n)."""
-        if not 0.0 < tolerance < 1.0:
-            raise ArgumentError(
-                f"tolerance is {tolerance!r}; expected a number between 0 and 1, such as 1e-8."
-            )
-        check_count("iterations", iterations, least=1)
-        return conjugate_gradients(
-            self._product,
-            _rows(self._columns(columns)),
-            precondition=self._whole_grid_solve if preconditioned else np.copy,
-            tolerance=tolerance,
-            iterations=iterations,
-        )
-
-    def _product(self, values: Array) -> Array:
+        values = np.ascontiguousarray(given.reshape(len(given), -1).T, dtype=np.float64)
         count(products=len(values))
         prior = self.layout.restrict(self.rows_of_poles.prior_product(self.layout.embed(values)))
-        return prior + self.noise_variance * values
-
-    def _whole_grid_solve(self, values: Array) -> Array:
-        return self.layout.summed(self.rows_of_poles.solve(self.layout.spread(values)))
+        return np.asarray((prior + self.noise_variance * values).T.reshape(given.shape))
 
     def _columns(self, columns: ArrayLike) -> Array:
         given = as_numbers("columns", columns)
@@ -239,10 +180,6 @@ def complete_grid(gram: Gram) -> tuple[RingGram, Layout] | None:
     """Find the complete grid behind a Gram matrix whose points are alike all along each latitude."""
     if isinstance(gram, RingGram):
         return gram, gram.layout
-    if isinstance(gram, MaskedRings) and gram.noise_spread == 1.0 and not gram.layout.missing.any():
+    if isinstance(gram, MaskedRings) and gram.even_noise and not gram.layout.missing.any():
         return gram.rows_of_poles, gram.layout
     return None
-
-
-def _rows(columns: Array) -> Array:
-    return np.ascontiguousarray(columns.reshape(len(columns), -1).T, dtype=np.float64)

@@ -12,7 +12,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import is_pole
-from cagp_dist.gram.few_missing import batches
+from cagp_dist.gram.gaps import batches
 from cagp_dist.gram.ring_gram import RingGram, cross_on_grid
 from cagp_dist.gram.targets import prior_variance, seen_from
 from cagp_dist.kernels import Elementary, Matern12, Matern32

@@ -18,7 +18,6 @@ from functools import cached_property, partial
 import numpy as np
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.budget.demand import MOST_PRODUCTS
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.series_gram import SeriesGram
@@ -35,6 +34,8 @@ TOLERANCE_OF_DRAWS = 1e-6
 
 TAU = 100.0
 """Noise of the preconditioner over that of the observations; a few times more or less hardly matters."""
+
+MOST_PRODUCTS = 2000  # Products after which an iteration is given up
 
 ROUNDS = 4
 """How often the residual is solved for again, at most."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.geometry import is_pole
-from cagp_dist.gram.few_missing import batches
+from cagp_dist.gram.gaps import batches
 from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.gram.targets import prior_variance, seen_from
 from cagp_dist.gram.tiled import cross_product

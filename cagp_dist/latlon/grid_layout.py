@@ -58,24 +58,6 @@ class Layout:
         missing[self.poles] = False
         return missing
 
-    @cached_property
-    def window(self) -> tuple[int, int]:
-        """First column and width of the smallest part of the circle with all observed points but poles."""
-        columns = np.flatnonzero(self.observed[~is_pole(self.grid.latitude_degrees)].any(axis=0))
-        if columns.size == 0:
-            return 0, 1
-        n_longitudes = self.grid.n_longitudes
-        gaps = np.diff(columns, append=columns[0] + n_longitudes)
-        widest = int(gaps.argmax())
-        return int(columns[(widest + 1) % columns.size]), int(n_longitudes - gaps[widest] + 1)
-
-    @cached_property
-    def missing_in_window(self) -> int:
-        """How many points of the window were not observed."""
-        first, width = self.window
-        columns = (first + np.arange(width)) % self.grid.n_longitudes
-        return int(np.count_nonzero(self.missing[:, columns]))
-
     def row_noise(self, noise_by_latitude: Array) -> Array:
         """Noise variance of the points of each row (P,) when poles are complete rows."""
         noise = noise_by_latitude.copy()

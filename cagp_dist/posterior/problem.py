@@ -292,7 +292,7 @@ def _size_of(gram: RingGram | MaskedRings, targets: Targets) -> GridSize:
         size = grid_size(gram.layout, on_grid, noise_by_latitude=gram.noise_by_latitude)
     else:
         noise = gram.rings.noise_by_latitude
-        size = grid_size(gram.layout, on_grid, noise_by_latitude=noise, noise_spread=gram.noise_spread)
+        size = grid_size(gram.layout, on_grid, noise_by_latitude=noise, even_noise=gram.even_noise)
     if isinstance(targets, np.ndarray):
         places = int(np.count_nonzero(gram.layout.grid.places(targets) >= 0))
         return replace(size, target_places=places)
@@ -306,7 +306,7 @@ def grid_size(
     targets: LatLonGrid | None = None,
     *,
     noise_by_latitude: Array | None = None,
-    noise_spread: float = 1.0,
+    even_noise: bool = True,
 ) -> GridSize:
     """Say in numbers what a solve needs to know of a grid, and of targets that are one."""
     grid = layout.grid
@@ -323,7 +323,5 @@ def grid_size(
         mirrored=grid.mirrored and np.array_equal(rows, rows[::-1]),
         targets_are_grid=targets is not None and targets.same_points(grid),
         target_views=views,
-        noise_spread=noise_spread,
-        window=layout.window[1],
-        missing_in_window=layout.missing_in_window,
+        even_noise=even_noise,
     )

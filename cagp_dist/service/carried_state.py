@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cagp_dist.budget.demand import FEW_MISSING
+from cagp_dist.budget.demand import MOST_MISSING
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.fields.selection import shown_time
 from cagp_dist.gram.ring_filter import RingState
@@ -156,7 +156,7 @@ def check_filter(job: Job, points: Observations, design: Design) -> None:
         "[design] has regions": drawn.regions is not None,
         '[design] map is of kind = "cells", or has std_resolution_degrees or std_samples': cells is not None
         and (cells.kind != "grid" or cells.std_resolution_degrees is not None or bool(cells.std_samples)),
-        f"more than {FEW_MISSING:,} points are held out": held_out > FEW_MISSING,
+        f"more than {MOST_MISSING:,} points are held out": held_out > MOST_MISSING,
         f'[solver] name is "{job.solver.name}"': job.solver.name not in ("auto", "rings"),
     }
     for said, there in wrong.items():

@@ -1,14 +1,14 @@
 """The solver that is taken where nobody names one, from integers alone: the same on every machine."""
 
+from cagp_dist.budget.demand import MOST_MISSING
 from cagp_dist.solvers.exact.exact_solvers import Cholesky, Rings
 from cagp_dist.solvers.interface import Solver
 from cagp_dist.solvers.local.neighbours import Neighbours
 
 MOST_DENSE = 5_000  # Observed points up to which a dense factor is the solver: a second or two, 0.4 GB
 
-# Points that a grid may lack where rings are exact: the time of their dense matrix grows with the cube; and
-# the part of the grid that they may be, as with more there are fewer points than gaps
-MOST_MISSING, LARGEST_GAP = 5_000, 0.5
+# Part of the grid that missing points may be where rings are chosen: beyond, they are more than the observed
+LARGEST_GAP = 0.5
 
 # Points of such a grid: inverses of all wavenumbers, P^2 Q / 4 numbers or more, are kept, and a likelihood of
 # 360 x 720 points takes six seconds, of 721 x 1440 forty-eight and 5 GB

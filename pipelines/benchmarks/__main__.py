@@ -169,12 +169,6 @@ def _grid_summary(results: dict[str, Figures]) -> list[Line]:
         lines.append(Line("72 x 144 likelihood, gradient: times dense", likelihood["ratio"], ">= 500"))
     if fit := results.get("grid_fit"):
         lines.append(Line("fit to 114,720 points: seconds", fit["seconds"], "<= 12"))
-    if missing := results.get("missing_points"):
-        scattered = missing["products_scattered"] / missing["products_scattered_plain"]
-        lines += [
-            Line("181 x 360 less a continent: products", missing["products_continent"], "<= 60"),
-            Line("    less scattered points: part of plain CG", scattered, "<= 0.5"),
-        ]
     return lines
 
 

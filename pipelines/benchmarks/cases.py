@@ -256,7 +256,6 @@ CASES: dict[str, Callable[[], Figures]] = {
         grids.whole_grid,
         grids.grid_likelihood,
         grids.grid_fit,
-        grids.missing_points,
         bounds.elbo,
         bounds.elbo_dense,
         bounds.elbo_large,

@@ -159,28 +159,3 @@ def grid_fit() -> Figures:
         "noise_variance": result.prior.noise_variance,
         "ok": float(result.status.ok),
     }
-
-
-def missing_points() -> Figures:
-    """Leave out a fifth of 181 x 360 points, in one piece or scattered: products to 1e-8."""
-    _warm()
-    grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 181), 360)
-    rng = np.random.default_rng(0)
-    rings = cagp.RingGram(grid, KERNEL, noise_variance=NOISE_VARIANCE)
-    field = rings.sample(rng, noise=True)
-    towards = (grid.points @ cagp.unit_sphere([10.0], [40.0])[0]).reshape(grid.shape)
-    masks = {
-        "continent": towards < np.quantile(towards, 0.8),
-        "scattered": rng.random(grid.shape) > 0.2,
-    }
-    figures: Figures = {}
-    for name, observed in masks.items():
-        masked = cagp.MaskedRings(rings, observed)
-        for kind, preconditioned in (("", True), ("_plain", False)):
-            start = time.perf_counter()
-            solution = masked.solution(field[observed], preconditioned=preconditioned)
-            if not solution.ok:
-                raise SystemExit(f"{name}{kind} did not converge: {solution.relative_residual}")
-            figures[f"products_{name}{kind}"] = float(solution.products)
-            figures[f"seconds_{name}{kind}"] = time.perf_counter() - start
-    return figures

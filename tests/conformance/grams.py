@@ -143,11 +143,6 @@ def with_poles(P: int) -> Array:
     return np.linspace(90.0, -90.0, P) if P > 1 else np.array([90.0])
 
 
-def iterated(gram: cagp.MaskedRings, columns: Array) -> Array:
-    """Solve by conjugate gradients."""
-    return gram.solve(columns, tolerance=1e-12)
-
-
 MAKERS = {
     "dense": Maker(cloud(cagp.DenseGram), solve=cagp.DenseGram.solve),
     "tiled": Maker(cloud(cagp.TiledGram)),
@@ -158,7 +153,7 @@ MAKERS = {
     "rings with poles": Maker(
         whole_grid(with_poles, even_noise=False), mixes=True, solve=cagp.RingGram.solve
     ),
-    "masked rings": Maker(part_of_a_grid, mixes=True, solve=iterated),
-    "masked rings with poles": Maker(poles_observed_once, mixes=True, solve=iterated),
-    "masked rings with noise by point": Maker(noise_by_point, mixes=True, solve=iterated),
+    "masked rings": Maker(part_of_a_grid, mixes=True),
+    "masked rings with poles": Maker(poles_observed_once, mixes=True),
+    "masked rings with noise by point": Maker(noise_by_point, mixes=True),
 }

@@ -93,7 +93,7 @@ class Place:
         gram = self.case.gram
         if self.case.grid is None or gram.layout.missing.any():
             return 0
-        if isinstance(gram, cagp.MaskedRings) and gram.noise_range != (1.0, 1.0):
+        if isinstance(gram, cagp.MaskedRings) and not gram.even_noise:
             return 0
         return gram.layout.grid.n_longitudes
 

@@ -1,12 +1,12 @@
-"""Solves with few or many points of a grid missing (T28), and poles that were observed once."""
+"""Solves with points of a grid missing (T28), and poles that were observed once."""
 
 import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import NumericalError
-from cagp_dist.gram import few_missing, gaps
-from cagp_dist.gram.gaps import FewMissing, GridSolve, ManyMissing
+from cagp_dist.gram import gaps
+from cagp_dist.gram.gaps import GridSolve
+from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import grid_problem
@@ -17,46 +17,26 @@ pytestmark = pytest.mark.usefixtures("one_blas_thread")
 NAMES = ["no poles, odd Q", "irregular, with noise by latitude", "noise that is its own mirror image"]
 
 
-def systems(problem, observed):
-    return FewMissing.of(problem.rings, ~observed), ManyMissing(problem.rings, observed)
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.6])
-def test_weights_solve_the_observed_system_and_vanish_elsewhere(name, share):
-    """Noise by latitude included, whatever stands at the missing points."""
+def test_solves_are_those_of_the_observed_system(name, share):
+    """Noise by latitude included: weights, the diagonal of the inverse, the determinant and downdates."""
     problem = grid_problem(name)
     observed = np.random.default_rng(0).uniform(size=problem.grid.shape) >= share
     there = np.flatnonzero(observed)
-    residuals = problem.field(2)
-    expected = np.linalg.solve(problem.G[np.ix_(there, there)], residuals[:, observed].T).T
-    few, many = systems(problem, observed)
-    for system, relative in ((few, 1e-10), (many, 1e-8)):
-        weights = system.weights(residuals)
-        assert weights.shape == residuals.shape
-        assert (weights[:, ~observed] == 0.0).all()
-        assert_close(weights[:, observed], expected, relative=relative)
-        inverse = np.diag(np.linalg.inv(problem.G[np.ix_(there, there)]))
-        assert_close(system.inverse_diagonal()[observed], inverse, relative=relative)
-    assert few.relative_residual is None
-    assert 0.0 <= many.relative_residual <= 1.1e-10
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("full", [False, True])
-def test_downdates_are_those_of_the_observed_system(name, full):
-    problem = grid_problem(name)
-    observed = np.random.default_rng(0).uniform(size=problem.grid.shape) >= 0.3
-    there = np.flatnonzero(observed)
+    G, b = problem.G[np.ix_(there, there)], problem.field(2)[:, observed].T
+    system = GridSolve(problem.rings, Layout.of(problem.grid, observed))
+    assert_close(system.weights(b), np.linalg.solve(G, b), relative=1e-10)
+    assert_close(system.inverse_diagonal(), np.diag(np.linalg.inv(G)), relative=1e-10)
+    assert system.logdet() == pytest.approx(np.linalg.slogdet(G)[1], rel=1e-10)
+    assert system.relative_residual is None
     points = cagp.unit_sphere(
         [-90.0, 12.0, 12.0, 44.0, 44.0], [3.0, 0.0, 360.0 / problem.grid.shape[1], 77.0, -80.0]
     )
     V = problem.kernel(points, problem.points[there])
-    expected = V @ np.linalg.solve(problem.G[np.ix_(there, there)], V.T)
-    for system, tolerance in zip(systems(problem, observed), (1e-12, 1e-8), strict=True):
-        downdate = system.downdate(points, full=full)
-        reference = expected if full else np.diag(expected)
-        np.testing.assert_allclose(downdate, reference, rtol=0.0, atol=tolerance * problem.kernel.variance)
+    expected, atol = V @ np.linalg.solve(G, V.T), 1e-12 * problem.kernel.variance
+    np.testing.assert_allclose(system.downdate(points, full=True), expected, rtol=0.0, atol=atol)
+    np.testing.assert_allclose(system.downdate(points, full=False), np.diag(expected), rtol=0.0, atol=atol)
 
 
 POLES = {
@@ -68,14 +48,10 @@ POLES = {
 
 
 @pytest.mark.parametrize("gaps_too", [False, True], ids=["poles alone", "with gaps"])
-@pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
 @pytest.mark.parametrize(("latitude", "poles", "noise"), POLES.values(), ids=POLES)
-def test_poles_observed_once_are_solved_as_the_dense_merged_system(
-    latitude, poles, noise, many, gaps_too, monkeypatch
-):
+def test_poles_observed_once_are_solved_as_the_dense_merged_system(latitude, poles, noise, gaps_too):
     """One observation of a pole is not Q of them, whichever copy it is said to be."""
-    monkeypatch.setattr(gaps, "FEW_MISSING", -1 if many else 100)
-    tolerance = 1e-7 if many else 1e-10
+    tolerance = 1e-10
     P, Q = len(latitude), 8
     kernel = cagp.Matern32(0.5, 2.0)
     observed = np.ones((P, Q), dtype=bool)
@@ -105,7 +81,6 @@ def test_poles_observed_once_are_solved_as_the_dense_merged_system(
     assert_close(exact.downdate(rings.grid, full=False), at_grid, relative=tolerance)
     assert_close(exact.downdate(rings.X, full=False), at_grid, relative=tolerance)
     assert_close(masked.cross(rings.X, b, executor=SerialExecutor()), W @ b, relative=1e-10)
-    assert (exact.relative_residual is None) == (not many)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "poles, even Q", "noise that is not"])
@@ -119,7 +94,7 @@ def test_variances_at_points_of_the_grid_follow_from_its_inverse_t28(name, monke
     points = problem.grid.points[order]
     V = problem.K[order][:, there]
     expected = np.einsum("ij,ji->i", V, np.linalg.solve(problem.G[np.ix_(there, there)], V.T))
-    few = FewMissing.of(problem.rings, ~observed)
+    few = GridSolve(problem.rings, Layout.of(problem.grid, observed))
     mixed = np.concatenate([points[:5], cagp.unit_sphere([12.3], [33.0]), points[5:]])
     by_views = few._downdate_by_views(mixed, full=False)
     atol = 1e-12 * problem.kernel.variance
@@ -133,19 +108,19 @@ def test_missing_points_far_away_have_no_part_in_the_inverse(monkeypatch):
     grid = cagp.LatLonGrid([-4.0, -2.0, 0.0, 2.0, 4.0], 240)
     rings = cagp.RingGram(grid, cagp.Matern32(0.05, 3.0), noise_variance=1.0, executor=SerialExecutor())
     missing = np.random.default_rng(0).uniform(size=grid.shape) < 0.1
-    few, met = FewMissing.of(rings, missing), []
-    apart = FewMissing._apart
+    few, met = GridSolve(rings, Layout.of(grid, ~missing)), []
+    apart = GridSolve._apart
     monkeypatch.setattr(
-        FewMissing, "_apart", lambda self, columns: met.append(apart(self, columns)) or met[-1]
+        GridSolve, "_apart", lambda self, columns: met.append(apart(self, columns)) or met[-1]
     )
-    found = few.inverse_diagonal()[~missing]
+    found = few.inverse_diagonal()
     assert len(met) == 8
     assert max(steps.max() for steps in met) >= 100
     observed = np.flatnonzero(~missing)
     G = kernel_matrix(rings.kernel, grid.points, grid.points) + np.eye(grid.size)
     np.testing.assert_allclose(found, np.diag(np.linalg.inv(G[np.ix_(observed, observed)])), rtol=1e-10)
-    monkeypatch.setattr(few_missing, "NEGLIGIBLE", 1e-3)  # much of what matters: it is what is left out
-    assert np.abs(few.inverse_diagonal()[~missing] - found).max() > 1e-8
+    monkeypatch.setattr(gaps, "NEGLIGIBLE", 1e-3)  # much of what matters: it is what is left out
+    assert np.abs(few.inverse_diagonal() - found).max() > 1e-8
 
 
 def test_the_downdate_of_the_grid_itself_is_that_of_its_points():
@@ -162,32 +137,9 @@ def test_the_downdate_of_the_grid_itself_is_that_of_its_points():
         np.testing.assert_allclose(by_points, np.diag(expected), rtol=0.0, atol=1e-12)
 
 
-def test_few_are_solved_by_an_identity_and_more_by_iterations(monkeypatch):
-    monkeypatch.setattr(gaps, "FEW_MISSING", 2)
-    rings = grid_problem("no poles, odd Q").rings
-    observed = np.ones(rings.grid.shape, dtype=bool)
-    observed[1, :2] = False
-    assert GridSolve(rings, cagp.MaskedRings(rings, observed).layout).relative_residual is None
-    observed[1, 2] = False
-    solve = GridSolve(rings, cagp.MaskedRings(rings, observed).layout)
-    assert solve.relative_residual == 0.0  # nothing was iterated yet
-    solve.weights(np.ones((int(observed.sum()), 1)))
-    assert 0.0 < solve.relative_residual <= 1.1e-10
-
-
-def test_an_iteration_that_does_not_get_there_is_an_error(monkeypatch):
-    monkeypatch.setattr(gaps, "TOLERANCE", 1e-18)
-    problem = grid_problem("no poles, odd Q")
-    observed = np.random.default_rng(0).uniform(size=problem.grid.shape) >= 0.3
-    with pytest.raises(NumericalError, match=r"needed is 1e-18. Raise noise_variance, or use block Gauss-S"):
-        ManyMissing(problem.rings, observed).weights(problem.field(1))
-
-
-@pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
 @pytest.mark.parametrize("solver", [cagp.Rings(), cagp.ConjugateGradient(2)])
-def test_a_grid_with_poles_is_factored_once(solver, many, monkeypatch):
+def test_a_grid_with_poles_is_factored_once(solver):
     """Weights, products and what is seen on the grid come from the same factors."""
-    monkeypatch.setattr(gaps, "FEW_MISSING", -1 if many else 100)
     calls = []
 
     class Counting(SerialExecutor):

@@ -73,7 +73,7 @@ def by_iteration(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarr
     directed = last_state(rings, field, cagp.ConjugateGradient(2), executor)
     return {
         "masked product": masked @ field[observed],
-        "masked solve": masked.solve(field[observed], tolerance=1e-2),
+        "masked solve": masked.exact(executor=executor).weights(field[observed][:, None]),
         "directed mean": directed.mean,
         "directed downdate": directed.downdate,
     }

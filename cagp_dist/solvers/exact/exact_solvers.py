@@ -10,12 +10,14 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.demand import MOST_MISSING
 from cagp_dist.budget.grid_plans import plan_exact_grid
 from cagp_dist.budget.point_plans import plan_exact
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.gram_matrix import ExactSolve, Gram
 from cagp_dist.gram.targets import Targets, list_targets, part
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, blas_threads_for, single_threaded_blas
 from cagp_dist.solvers.interface import Calibrated, Problem, State, check_no_start, no_op
 from cagp_dist.solvers.status import Status
@@ -95,11 +97,11 @@ class Cholesky(ExactSolver):
 class Rings(ExactSolver):
     """The exact posterior for X on a latitude-longitude grid, complete or with gaps (math 7).
 
-    With up to 8,192 missing points it takes the inverse of the grid's blocks, and of a matrix of that size,
-    and points of the grid itself need no solves; others take one for each latitude and offset. With more,
-    each test point needs conjugate gradients of its own. A million points take seconds. Means over cells take
-    a solve as points do: one for all cells that lie alike between the longitudes of the grid. Calibrated
-    exactly: it is the posterior itself.
+    With up to 5,000 missing points it takes the inverse of the grid's blocks, and of a matrix of that size,
+    and points of the grid itself need no solves; others take one for each latitude and offset. More missing
+    points, and noise that varies along a latitude, are for `Neighbours`. A million points take seconds. Means
+    over cells take a solve as points do: one for all cells that lie alike between the longitudes of the grid.
+    Calibrated exactly: it is the posterior itself.
     """
 
     needs_grid: ClassVar[bool] = True
@@ -107,7 +109,13 @@ class Rings(ExactSolver):
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
         if demand.grid is None:
-            raise ArgumentError(NO_GRID)
+            raise _no_rings("X is an array of points, and Rings needs a cagp_dist.LatLonGrid.")
+        if not demand.grid.even_noise:
+            raise _no_rings("the noise varies along a latitude, and Rings needs the same along each.")
+        if not demand.grid.solved_by_rings:
+            raise _no_rings(
+                f"the grid lacks {demand.grid.missing:,} points; Rings is for at most {MOST_MISSING:,}."
+            )
         return plan_exact_grid(demand, demand.grid)
 
     def opened(self, problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
@@ -116,7 +124,7 @@ class Rings(ExactSolver):
             return problem.opened
         exact = problem.gram.exact(executor=executor)
         if exact is None:
-            raise ArgumentError(NO_GRID)
+            raise _no_rings("X is no grid, or the noise varies along a latitude.")
         return problem.gram, exact
 
     def threads(self, problem: Problem) -> AbstractContextManager[object]:
@@ -130,10 +138,9 @@ class Rings(ExactSolver):
         yield from states
 
 
-NO_GRID = (
-    "X is an array of points; Rings needs a cagp_dist.LatLonGrid. Give the grid for X and the field for y, "
-    "with NaN where nothing was observed; for points anywhere use BlockGaussSeidel or Cholesky."
-)
+def _no_rings(text: str) -> ArgumentError:
+    """Say why rings do not solve a problem, and what does."""
+    return ArgumentError(text, key="no-rings", remedies=(Remedy.NEIGHBOURS,))
 
 
 def exact_states(
