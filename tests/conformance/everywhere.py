@@ -11,7 +11,7 @@ from cagp_dist.solvers import Solver
 from ..joined import joined
 from ..solvers.policies import known, policies
 from ..solvers.stages import Diverging
-from .places import EXECUTORS, GRAMS
+from .places import EXECUTORS, GRAMS, UNEVEN
 from .registered import SOLVERS
 
 BLOCK = 13
@@ -106,7 +106,9 @@ def everywhere(
         cases.append((gram, executor, name, solvers[name], marks))
     groups: dict[tuple[str, str, bool], list] = {}
     for gram, executor, name, solver, marks in cases:
-        if not (solver.needs_grid and gram in POINTS) and not (given and gram in ("dense", "tiled-7")):
+        if not (solver.needs_grid and gram in (*POINTS, UNEVEN)) and not (
+            given and gram in ("dense", "tiled-7")
+        ):
             case = pytest.param(solver, id=name, marks=marks)
             groups.setdefault((gram, executor, pytest.mark.exhaustive in marks), []).append(case)
     named = {

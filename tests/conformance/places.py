@@ -26,30 +26,21 @@ from ..oracle import Dense, assert_close, kernel_matrix
 from ..solvers.engine import LIMIT, states_of
 from ..solvers.stages import dense_cycles
 from ..solvers.waves import coarse_waves, waves_of
-from .grams import MAKERS, Case, Maker, masked, regular, whole_grid
+from .grams import MAKERS, Case, Maker, regular, whole_grid
 
 Array = np.ndarray
 Made = TypeVar("Made")
 N = 36
 ANYWHERE = cagp.unit_sphere([3.0, -80.0, 40.0, 51.0, 12.0], [10.0, 250.0, 111.0, -30.0, 71.0])
-NEAR_THE_WINDOW = cagp.unit_sphere([10.3, 10.9, 11.2, 11.9, 12.5], [6.2, 7.1, 8.3, 6.9, 7.7])
 
 
-def window_of_a_grid(kernel: cagp.Matern12, n: int, p: int, executor: Executor) -> Case:
-    """A window of 5 x 8 points with four gaps, so small a part of the grid that it is solved by itself."""
-    observed = np.zeros((5, 1700), dtype=bool)
-    observed[:, 30:38] = True
-    observed[[0, 2, 2, 4], [31, 33, 34, 37]] = False
-    return masked(kernel, np.linspace(10.0, 12.0, 5), np.linspace(0.2, 1.0, 5), observed, executor)
-
-
-WINDOW = "window of a grid"
 UNUSUAL = ("tiled-64", "tiled-1", "rings with poles")
 """Tiles of other sizes are as good as those of 7; where copies of a pole are points, K is singular."""
 GRAMS = {name: maker for name, maker in MAKERS.items() if name not in UNUSUAL} | {
     "rings that are not mirrored": Maker(whole_grid(regular, even_noise=False)),
-    WINDOW: Maker(window_of_a_grid),
 }
+UNEVEN = "masked rings with noise by point"
+"""Where no rings are exact."""
 EXECUTORS = ("serial", "threads", "dask")
 
 
@@ -208,8 +199,6 @@ class Place:
 
 
 def place(gram: str, executor: Executor) -> Place:
-    """A Gram matrix by its name, on an executor; points of the window are close to each other."""
-    near = gram == WINDOW
-    kernel = cagp.Matern12(0.02 if near else 0.6, variance=2.0)
-    case = GRAMS[gram].make(kernel, N, 3, executor)
-    return Place(case, executor, NEAR_THE_WINDOW if near else ANYWHERE)
+    """A Gram matrix by its name, on an executor."""
+    case = GRAMS[gram].make(cagp.Matern12(0.6, variance=2.0), N, 3, executor)
+    return Place(case, executor)
