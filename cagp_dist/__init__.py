@@ -27,14 +27,19 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.fit_result import FitResult, FitStatus, StandardErrors
     from cagp_dist.means import MEANS, BasisMean, LatitudeMean, LatitudePolynomial, mean_family
-    from cagp_dist.over_times import PosteriorOverTimes, condition_over_times, log_likelihood_over_times
+    from cagp_dist.over_times import (
+        PosteriorOverTimes,
+        condition_over_times,
+        leave_one_out_over_times,
+        log_likelihood_over_times,
+        sample_over_times,
+    )
     from cagp_dist.posterior.result import Posterior, Progress
     from cagp_dist.posterior.trace import Step
     from cagp_dist.prior import Prior
     from cagp_dist.regions import Box, Polygon
     from cagp_dist.runtime import open_executor
     from cagp_dist.samples import SampledPosterior, posterior_by_samples, sample_posterior
-    from cagp_dist.samples_over_times import leave_one_out_over_times, sample_over_times
     from cagp_dist.service.run import run
     from cagp_dist.solvers import (
         SOR,
@@ -87,8 +92,8 @@ _HOMES = {
     "likelihood.fit": "fit",
     "likelihood.fit_result": "FitResult FitStatus StandardErrors",
     "means": "BasisMean LatitudeMean LatitudePolynomial mean_family MEANS",
-    "over_times": "condition_over_times log_likelihood_over_times PosteriorOverTimes",
-    "samples_over_times": "leave_one_out_over_times sample_over_times",
+    "over_times": "condition_over_times leave_one_out_over_times log_likelihood_over_times sample_over_times "
+    "PosteriorOverTimes",
     "posterior.result": "Posterior Progress",
     "posterior.trace": "Step",
     "prior": "Prior",

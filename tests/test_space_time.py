@@ -205,7 +205,7 @@ def test_what_is_no_kernel_of_space_and_time_is_refused():
         lambda: cagp.Periodic(cagp.Matern52(8.0), -24.0): "period is -24",
         lambda: cagp.Gneiting(8.0, interaction=1.5): "a number from 0 to 1",
         lambda: cagp.condition_over_times(
-            cagp.Prior(STRETCHED, 0.1), X[:, :3], [0.0], X[:, :1].T, X[:, :3], solver=cagp.Cholesky()
+            cagp.Prior(STRETCHED, 0.1), X[:, :3], [0.0], X[:, :1].T, X[:, :3]
         ): "expected a product",
         lambda: PRODUCT + space: "not a kernel of space and time",
         lambda: PRODUCT(X[:, :3], X[:, :3]): "X has 3 columns",

@@ -1,9 +1,16 @@
-"""Fields of a whole grid, one time after another: filter and smoother of kernels that are Markov in time."""
+"""Fields of a whole grid, one time after another: a filter of kernels that are Markov in time (math 21).
 
-from collections.abc import Callable, Sequence
+Modes in space (`cagp_dist.gram.space_modes`) are states of one or two numbers, of unit variance times mu,
+that are observed with noise of variance one. States are kept as weights ``a`` of the kernel, ``f = K a``, for
+these need no division by mu, which may be zero::
+
+    forecast  a <- F a,                      P <- F P F' + I - F F'
+    update    a <- a + P_0 (z - mu a_0) / S,  P <- P - P_0 P_0' mu / S,   z = V' D^-1/2 y,  S = 1 + mu P_00
+"""
+
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,33 +18,13 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError, FitError
-from cagp_dist.geometry import is_pole
-from cagp_dist.gram.gaps import batches
-from cagp_dist.gram.ring_gram import RingGram, cross_on_grid
-from cagp_dist.gram.targets import prior_variance, seen_from
+from cagp_dist.gram.leave_one_out import LeaveOneOut, from_others
+from cagp_dist.gram.ring_gram import RingGram
+from cagp_dist.gram.space_modes import SpaceModes
 from cagp_dist.kernels import Elementary, Matern12, Matern32
-from cagp_dist.latlon.entries import PlacesOnGrid
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.grid_layout import Views
-from cagp_dist.latlon.ring_states import (
-    RangeModes,
-    SeriesStep,
-    explained_range,
-    field_range,
-    forecast_states,
-    innovation_blocks_range,
-    innovation_range,
-    modes_range,
-    projected_modes,
-    series_log_density,
-    smooth_range,
-    update_range,
-    variance_range,
-)
-from cagp_dist.runtime import Executor, Handle
+from cagp_dist.runtime import Executor
 from cagp_dist.space_time import SpaceTime
-
-T = TypeVar("T")
 
 CURVED = 0.05  # step in the logarithm of a lengthscale by which the curvature of a likelihood is found
 AT_AN_END = 0.01  # of the logarithm of a lengthscale: as near to a limit of the search it has ended there
@@ -62,9 +49,8 @@ class RingInnovation:
     before: RingState  # Before the hour
     hour: float
     values: Array  # (P, Q): the field; copies of a pole are their mean
-    # (P, Q) and (P,): ``G^-1 b``, and the diagonal of ``G^-1``, of the covariance G of values expected before
-    solved: Array
-    diagonal: Array
+    solved: Array  # (P, Q): ``G^-1 b``, of the covariance G of values expected before
+    inverse: Array  # (Q // 2 + 1, P): of each mode of each wavenumber, that of G
 
 
 class RingFilter:
@@ -128,30 +114,28 @@ class RingFilter:
                 "cagp.SpaceTime(cagp.Matern32(0.3), cagp.Matern12(24.0)): Matern12 or Matern32."
             )
         self.time: Elementary = kernel.time
-        self.executor = executor
-        rings = RingGram(grid, kernel.space, noise_variance=noise_variance)
-        noise = rings.noise_by_latitude.copy()
-        self.poles = np.flatnonzero(is_pole(grid.latitude_degrees))
-        noise[self.poles] *= grid.n_longitudes  # so many observations of one place, each with that noise
-        self.rings = RingGram(
-            grid, kernel.space, noise_variance=noise, executor=executor, memory_limit_bytes=memory_limit_bytes
+        self.grid, self.executor = grid, executor
+        self._modes = SpaceModes(
+            grid,
+            kernel.space,
+            noise_variance=RingGram(grid, kernel.space, noise_variance=noise_variance).noise_by_latitude,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
         )
-        self._modes: Sequence[Handle[RangeModes] | RangeModes] = []
 
     def updated(self, state: RingState | None, hour: float, field: ArrayLike) -> RingState:
         """State after the field (P, Q) of an hour, without its prior mean; of the first hour from None."""
-        before = self._before(state, hour)
-        values = self._checked(field, self.rings.grid.shape)[None]
-        new, covariances = _by_sector_and_number(self._each(update_range, self._news(before, hour, values)))
-        covariance = [np.concatenate(parts, axis=2) for parts in covariances]
-        return RingState(hour, self._joined(new), np.concatenate(covariance, axis=3))
+        before, values = self._before(state, hour), self._checked(field, self.grid.shape)
+        states, covariance = self._ahead(before, hour)
+        z, mu = self._modes.project(values[None]), self._modes.mu
+        states, covariance = _updated(states, covariance, z, mu)
+        return RingState(hour, self._modes.lift(np.concatenate(list(states), axis=-1)), covariance)
 
     def forecast(self, state: RingState, hour: float) -> RingState:
         """State of a later hour from the same observations."""
-        weights, covariance = forecast_states(
-            state.weights, state.covariance, self._transition(hour - state.hour)
+        return RingState(
+            hour, *_forecast(state.weights, state.covariance, self._transition(hour - state.hour))
         )
-        return RingState(hour, weights, covariance)
 
     def with_time(self, time: Elementary) -> "RingFilter":
         """Give the same filter with another kernel in time, on which the modes do not depend."""
@@ -171,19 +155,13 @@ class RingFilter:
         if times.ndim != 1 or times.size < 2 or np.unique(times).size < times.size:
             raise ArgumentError(f"hours is {times!r}; expected two or more, no two the same.")
         order = np.argsort(times)
-        columns = self._split(self._checked(fields, (times.size, *self.rings.grid.shape))[order])
+        z = self._modes.project(self._checked(fields, (times.size, *self.grid.shape))[order])
         gaps = np.diff(times[order], prepend=times[order[0]])
-        wavenumbers = self.rings.wavenumbers
-        parts = self._each(projected_modes, lambda first, last: ([part[first:last] for part in columns],))
 
         def loss(log_hours: float) -> float:
             kernel = type(self.time)(float(np.exp(log_hours)))
             steps = [transition_of(kernel, gap) for gap in gaps.tolist()]
-            return -sum(
-                series_log_density(z, mu, wavenumbers.weights[first:last], steps)
-                for (first, last), sectors in zip(wavenumbers.ranges(), parts, strict=True)
-                for z, mu in sectors
-            )
+            return -_log_density(z, self._modes.mu, self._modes.counts, steps)
 
         ends = np.log(0.05 * gaps[1:].min()), np.log(20.0 * gaps.sum())
         found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-3})
@@ -198,76 +176,30 @@ class RingFilter:
 
     def on_grid(self, state: RingState) -> tuple[Array, Array]:
         """Mean (P, Q) of the field and its variance by latitude (P,)."""
-        weights, sectors = self._split(state.weights[:1]), self._by_sector(state.covariance[0, 0])
-        count = self.rings.wavenumbers.weights
-        fields = self._each(field_range, lambda first, last: ([part[first:last] for part in weights],))
-        variances = self._each(
-            variance_range,
-            lambda first, last: ([part[first:last] for part in sectors], count[first:last]),
-        )
-        return self._joined(list(zip(*fields, strict=True)))[0], self._by_latitude(
-            list(zip(*variances, strict=True))
-        )
+        mean = self._modes.field(self._modes.of_weights(state.weights[:1]))[0]
+        return mean, self._modes.variance(state.covariance[0, :1])[0]
 
     def at(self, state: RingState, points: Array) -> tuple[Array, Array]:
         """Mean and variance (q,) of the field at unit vectors (q, 3) anywhere."""
-        grid, kernel = self.rings.grid, self.rings.kernel
-        columns = state.weights[0].reshape(-1, 1)
-        with self.rings.workers() as executor:
-            mean = cross_on_grid(
-                self.rings,
-                grid,
-                points,
-                columns,
-                lambda: self.on_grid(state)[0].reshape(-1, 1),
-                lambda: columns.T,
-                executor=executor,
-            )[:, 0]
-        views = Views.of(points, grid)
-        explained = np.concatenate(
-            [
-                self._explained(state, seen_from(kernel, views.points[group], grid.points))
-                for group in batches(len(views.points))
-            ]
-        )
-        return mean, np.maximum(prior_variance(kernel, points) - explained[views.view], 0.0)
-
-    def _explained(self, state: RingState, seen: Array) -> Array:
-        """Part (v,) of the variance of places that is known, by their covariances (v, P Q) with the grid."""
-        columns = self._split(seen.reshape(-1, *self.rings.grid.shape))
-        sectors = self._by_sector(state.covariance[0, 0])
-        count = self.rings.wavenumbers.weights
-        parts = self._each(
-            explained_range,
-            lambda first, last: (
-                [part[first:last] for part in sectors],
-                count[first:last],
-                [part[first:last] for part in columns],
-            ),
-        )
-        return np.asarray(np.sum(parts, axis=0))
+        mean = self._modes.field_at(points, state.weights[:1])[0]
+        return mean, self._modes.variance_at(points, state.covariance[0, :1])[0]
 
     def innovation(self, state: RingState | None, hour: float, field: ArrayLike) -> RingInnovation:
         """Compare the field (P, Q) of an hour with what the state before it told."""
-        before, values = self._before(state, hour), self._checked(field, self.rings.grid.shape)
-        weights, news = self.rings.wavenumbers.weights, self._news(before, hour, values[None])
-        solved, diagonal = _by_sector_and_number(
-            self._each(innovation_range, lambda first, last: (*news(first, last), weights[first:last]))
-        )
-        return RingInnovation(before, hour, values, self._joined(solved)[0], self._by_latitude(diagonal))
+        before, values = self._before(state, hour), self._checked(field, self.grid.shape)
+        (states, covariance), mu = self._ahead(before, hour), self._modes.mu
+        inverse = 1.0 / (1.0 + mu * covariance[0, 0])
+        news = self._modes.project(values[None]) - mu[..., None] * states[0]
+        return RingInnovation(before, hour, values, self._modes.lift(inverse[..., None] * news)[0], inverse)
 
-    def left_out(self, new: RingInnovation) -> tuple[Array, Array]:
+    def left_out(self, new: RingInnovation) -> LeaveOneOut:
         """Predict each value of the field of an hour from all others of it and the state before.
 
-        Mean (P, Q) and variance (P,) are of an observation, noise included; copies of a pole are left out
+        Mean (P, Q) and variance (P, 1) are of an observation, noise included; copies of a pole are left out
         together.
         """
-        mean, variance = new.values - new.solved / new.diagonal[:, None], 1.0 / new.diagonal
-        for pole in self.poles:  # one place, whose copies say the same
-            at, latent = self.held_out(new, np.array([pole * self.rings.grid.n_longitudes]))
-            noise = self.rings.noise_by_latitude[pole] / self.rings.grid.n_longitudes
-            mean[pole], variance[pole] = at[0], latent[0] + noise
-        return mean, variance
+        precision = self._modes.precision(new.inverse[None])[0][:, None]
+        return from_others(new.values, self._modes.of_observations(new.solved), precision)
 
     def held_out(self, new: RingInnovation, index: Indices) -> tuple[Array, Array]:
         """Predict the field of an hour at some points from all others of it and the state before.
@@ -275,83 +207,22 @@ class RingFilter:
         ``index`` (r,) are places in the flattened grid; of a pole all copies are held out. Mean and variance
         (r,) are latent, without noise.
         """
-        mask = np.zeros(self.rings.grid.shape, dtype=bool)
+        mask, poles = np.zeros(self.grid.shape, dtype=bool), self._modes.poles
         mask.flat[index] = True
-        mask[self.poles] |= mask[self.poles].any(axis=1, keepdims=True)
-        places = PlacesOnGrid.of(self.rings.wavenumbers, mask)
-        sectors = self._by_sector(new.before.covariance)
-        transition = self._transition(new.hour - new.before.hour)
-        parts = self._each(
-            innovation_blocks_range,
-            lambda first, last: (
-                [part[:, :, first:last] for part in sectors],
-                transition,
-                places.sector_rows,
-            ),
-        )
-        inverse = places.entries([np.concatenate(blocks, axis=2) for blocks in zip(*parts, strict=True)])
+        mask[poles] |= mask[poles].any(axis=1, keepdims=True)
+        inverse, rows = self._modes.inverse_at(new.inverse, mask)
         covariance = np.linalg.inv(inverse)
         mean, variance = new.values.copy(), np.zeros(new.values.shape)
         mean[mask] -= covariance @ new.solved[mask]
-        variance[mask] = np.diagonal(covariance) - self.rings.noise_by_latitude[places.rows]
+        variance[mask] = np.diagonal(covariance) - self._modes.noise[rows]
         return mean.flat[index], np.maximum(variance.flat[index], 0.0)
 
-    def _news(
-        self, before: RingState, hour: float, values: Array
-    ) -> Callable[[int, int], tuple[object, ...]]:
-        """Give what a range of wavenumbers takes to compare fields (1, P, Q) with the state before them."""
+    def _ahead(self, before: RingState, hour: float) -> tuple[Array, Array]:
+        """States (m, K, P, 2) of an hour and their covariance, from the state before it."""
         transition = self._transition(hour - before.hour)
-        columns, weights = self._split(values), self._split(before.weights)
-        covariances = self._by_sector(before.covariance)
-        return lambda first, last: (
-            [part[first:last] for part in weights],
-            [part[:, :, first:last] for part in covariances],
-            [part[first:last] for part in columns],
-            transition,
-        )
-
-    def smoothed(self, hours: ArrayLike, fields: ArrayLike, at: ArrayLike) -> tuple[Array, Array]:
-        """Mean (A, P, Q) and variance by latitude (A, P) at hours, from the fields (T, P, Q) of all hours.
-
-        Modes are not kept: memory is that of the fields, the means, and a range of wavenumbers by worker.
-        """
-        times, wanted = np.asarray(hours, dtype=np.float64), np.asarray(at, dtype=np.float64)
-        for name, each in (("hours", times), ("at", wanted)):
-            if each.ndim != 1 or not each.size or np.unique(each).size < each.size:
-                raise ArgumentError(f"{name} is {each!r}; expected numbers (T,), no two the same.")
-        columns = self._split(self._checked(fields, (times.size, *self.rings.grid.shape)))
-        steps = self._steps(times, wanted)
-        rings, spans = self.rings, self.rings.wavenumbers.ranges()
-        parts: list[list[tuple[Array, Array]]] = []
-        with rings.workers() as executor:
-            for start in range(0, len(spans), executor.workers):
-                parts += executor.gather(
-                    [
-                        executor.submit(
-                            smooth_range,
-                            rings.kernel.parameters,
-                            rings.wavenumbers,
-                            (first, last),
-                            rings.noise_by_latitude,
-                            [part[first:last] for part in columns],
-                            steps,
-                        )
-                        for first, last in spans[start : start + executor.workers]
-                    ]
-                )
-        means, variances = _by_sector_and_number(parts)
-        by_hour = zip(*([*zip(*ranges, strict=True)] for ranges in variances), strict=True)
-        return self._joined(means), np.stack([self._by_latitude(list(sectors)) for sectors in by_hour])
-
-    def _steps(self, times: Array, wanted: Array) -> list[SeriesStep]:
-        """All hours in order: what was observed then, and which result it is."""
-        hours = np.union1d(times, wanted)
-        column, out = (dict(zip(each.tolist(), range(each.size), strict=True)) for each in (times, wanted))
-        gaps = np.diff(hours, prepend=hours[:1])
-        return [
-            SeriesStep(self._transition(gap), column.get(hour), out.get(hour))
-            for gap, hour in zip(gaps.tolist(), hours.tolist(), strict=True)
-        ]
+        states = self._modes.of_weights(before.weights)
+        by_state = np.moveaxis(states.reshape(*states.shape[:2], -1, 2), 2, 0)
+        return _forecast(by_state, before.covariance, transition)
 
     def _transition(self, hours: float) -> Array:
         """Matrix that carries a state so many hours on."""
@@ -363,10 +234,8 @@ class RingFilter:
         """State before an hour; None: nothing was observed."""
         if state is not None:
             return state
-        m, grid = self._transition(0.0).shape[0], self.rings.grid
-        covariance = np.zeros((m, m, self.rings.wavenumbers.count, grid.shape[0]))
-        covariance[range(m), range(m)] = 1.0
-        return RingState(hour, np.zeros((m, *grid.shape)), covariance)
+        m, rows = self._transition(0.0).shape[0], self.grid.shape[0]
+        return RingState(hour, np.zeros((m, *self.grid.shape)), _prior(m, (self._modes.counts.size, rows)))
 
     def _checked(self, fields: ArrayLike, shape: tuple[int, ...]) -> Array:
         """Fields without gaps; the copies of a pole are replaced by their mean."""
@@ -376,51 +245,42 @@ class RingFilter:
                 f"fields have shape {values.shape} and {np.count_nonzero(~np.isfinite(values)):,} values "
                 f"that are not finite; expected {shape}, without gaps."
             )
-        values = values.astype(np.float64)
-        values[..., self.poles, :] = values[..., self.poles, :].mean(axis=-1, keepdims=True)
-        return values
-
-    def _joined(self, sectors: "Sequence[Sequence[Array]]") -> Array:
-        """Fields (r, P, Q) from the columns of each range of wavenumbers, for each sector."""
-        return self.rings.wavenumbers.join([np.concatenate(ranges) for ranges in sectors])
-
-    def _by_latitude(self, sectors: "Sequence[Sequence[Array]]") -> Array:
-        """Mean along each latitude (P,) from sums of each range of wavenumbers, for each sector."""
-        summed = [np.sum(ranges, axis=0) for ranges in sectors]
-        return self.rings.wavenumbers.to_rings(summed) / self.rings.grid.n_longitudes
-
-    def _split(self, fields: Array) -> list[Array]:
-        """Columns of each sector."""
-        return self.rings.wavenumbers.split(fields)
-
-    def _by_sector(self, covariance: Array) -> list[Array]:
-        """Parts (..., wavenumbers, size) of what is kept of all modes (..., wavenumbers, P)."""
-        return np.split(covariance, np.cumsum(self.rings.wavenumbers.sizes)[:-1], axis=-1)
-
-    def _each(
-        self, function: Callable[..., T], arguments: Callable[[int, int], tuple[object, ...]]
-    ) -> list[T]:
-        """Call a function of the modes of each range, which are made at first."""
-        if not self._modes:
-            self._modes = self.rings.make(modes_range, self.rings.noise_by_latitude, copies=2.0)
-        with self.rings.workers() as executor:
-            return executor.gather(
-                [
-                    executor.submit(function, modes, *arguments(first, last), home=home)
-                    for home, (modes, (first, last)) in enumerate(
-                        zip(self._modes, self.rings.wavenumbers.ranges(), strict=True)
-                    )
-                ]
-            )
+        return self._modes.merged(values)
 
 
-def _by_sector_and_number(
-    parts: Sequence[Sequence[tuple[Array, Array]]],
-) -> tuple[list[list[Array]], list[list[Array]]]:
-    """Sort pairs of each sector of each range into the first and the second ones, range by range."""
-    sectors = list(zip(*parts, strict=True))
-    first, second = ([[part[number] for part in ranges] for ranges in sectors] for number in (0, 1))
-    return first, second
+def _prior(m: int, shape: tuple[int, ...]) -> Array:
+    """Give the covariance of states of m numbers before anything was observed."""
+    covariance = np.zeros((m, m, *shape))
+    covariance[range(m), range(m)] = 1.0
+    return covariance
+
+
+def _forecast(states: Array, covariance: Array, transition: Array) -> tuple[Array, Array]:
+    """Carry states (m, ...) and their covariance (m, m, ...) on; far ahead they are those of the prior."""
+    ahead = np.einsum("ij,jl...,ml->im...", transition, covariance, transition, optimize=True)
+    new = np.eye(len(transition)) - transition @ transition.T
+    ahead += new.reshape(*new.shape, *(1,) * (covariance.ndim - 2))
+    return np.tensordot(transition, states, axes=1), ahead
+
+
+def _updated(states: Array, covariance: Array, z: Array, mu: Array) -> tuple[Array, Array]:
+    """Observe modes z (K, P, 2)."""
+    gain = covariance[:, 0] / (1.0 + mu * covariance[0, 0])
+    states = states + gain[..., None] * (z - mu[..., None] * states[0])
+    return states, covariance - mu * gain[:, None] * covariance[None, 0]
+
+
+def _log_density(z: Array, mu: Array, counts: Array, transitions: Sequence[Array]) -> float:
+    """Log density of modes (K, P, 2 T), ``counts`` fold, but for what no kernel in time changes."""
+    m, total = len(transitions[0]), 0.0
+    states, covariance = np.zeros((m, *mu.shape, 2)), _prior(m, mu.shape)
+    for t, transition in enumerate(transitions):
+        states, covariance = _forecast(states, covariance, transition)
+        seen, spread = z[..., 2 * t : 2 * t + 2], 1.0 + mu * covariance[0, 0]
+        surprise = ((seen - mu[..., None] * states[0]) ** 2).sum(axis=-1) / spread
+        total -= 0.5 * float(counts @ (surprise + np.log(spread)).sum(axis=1))
+        states, covariance = _updated(states, covariance, seen, mu)
+    return total
 
 
 MARKOV = Matern12, Matern32

@@ -17,7 +17,7 @@ from cagp_dist.checks import as_numbers, check_count, check_generator
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.gram_matrix import ExactSolve, Gram
-from cagp_dist.gram.leave_one_out import LeaveOneOut, leave_one_out
+from cagp_dist.gram.leave_one_out import LeaveOneOut, from_others
 from cagp_dist.gram.targets import Targets, averaged, cross_by_views, target_points
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import OWN_ON_SPHERE, Kernel
@@ -290,15 +290,15 @@ class RingGram:
         return blocks
 
     def leave_one_out(self, field: ArrayLike) -> LeaveOneOut:
-        """Predict each point from all others; see `cagp_dist.gram.leave_one_out.leave_one_out`.
+        """Predict each point from all others; see `cagp_dist.gram.leave_one_out.from_others`.
 
         ``field`` (P, Q), (T, P, Q), (n,) or (n, r) is observed values minus the prior mean, which the mean,
         of that shape, is to have added; the variance is (P, Q).
         """
         fields, shaped = as_fields("field", field, self.grid)
-        found = leave_one_out(self, fields.reshape(len(fields), -1).T)
-        mean = shaped(np.ascontiguousarray(found.mean.T).reshape(fields.shape))
-        return LeaveOneOut(mean, found.variance.reshape(self.grid.shape))
+        precision = self.inverse_diagonal().reshape(self.grid.shape)
+        found = from_others(fields, self._by_wavenumber(solve_range, fields), precision)
+        return LeaveOneOut(shaped(found.mean), found.variance)
 
     def sample(
         self, generator: np.random.Generator, *, noise: bool = False, fields: int | None = None

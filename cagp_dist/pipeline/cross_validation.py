@@ -100,7 +100,7 @@ def _scored_alone(
     """Score observations that were left out one by one."""
     values, noise = observed.values[:, split.held_out], learned.noise_variance
     noise = noise if noise.ndim == 0 else noise[split.held_out]
-    scores, at = unscored(values.shape), np.nonzero(~np.isnan(values))
+    scores, at = unscored(values.shape), np.nonzero(~np.isnan(values) & ~np.isnan(mean))
     scores.put(at, point_scores(Gaussian(mean[at], predictive[at]), values[at]))
     std = np.sqrt(np.maximum(predictive**2 - noise, 0.0))
     return LeftOutFolds(split, mean, std, predictive, scores)
@@ -120,6 +120,8 @@ def leave_one_out(
     if (found := learned.integrated) is not None:
         patterns = zip(observed.patterns(), fields_of(learned, observed, found.held), strict=True)
         for (places, _), (fields, chosen) in patterns:
+            if places.size <= len(fields.mean.coefficient_names):  # without one, the mean is not estimated
+                continue
             distribution, at = Mixture(*found.left_out(fields)), np.ix_(chosen, places)
             mean[at], std[at] = distribution.mean, distribution.std
         return mean, std
@@ -192,7 +194,8 @@ def recalibrate_map(
             f"recalibration is {method!r} and kind is 'cells', but errors at places do not say how the mean "
             "over a cell errs. Leave one of the two out."
         )
-    places, sites = observed.there, len(np.unique(observed.positions[observed.there], axis=0))
+    places, values = observed.there, observed.values
+    sites = len(np.unique(observed.positions[observed.there], axis=0))
     # what a place itself says an hour before is nearer to it than observations are to a target
     found_errors = None if observed.in_time else leave_one_out(observed, learned, settings)
     how = "all others"
@@ -206,10 +209,10 @@ def recalibrate_map(
         mean, std = (each[:, places] for each in found_errors)
         known = ~np.isnan(mean)
         distribution = Gaussian(np.where(known, mean, 0.0), np.where(known, std, 1.0))
+        values = np.full(values.shape, np.nan)
+        values[:, places] = np.where(known, observed.values[:, places], np.nan)
     try:
-        fitted = RECALIBRATIONS[method]().fit(
-            distribution, observed.values[:, places], observed.positions[places]
-        )
+        fitted = RECALIBRATIONS[method]().fit(distribution, values[:, places], observed.positions[places])
     except ArgumentError as error:
         raise ArgumentError(f"recalibration {method!r}: {error}") from error
     noise = usual_noise_variance(learned, places)

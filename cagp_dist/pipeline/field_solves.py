@@ -250,7 +250,12 @@ def solve_left_out(
 ) -> LeftOut:
     """Predict each observation (n, T), or (T, P, Q) at places of a grid, from all the others."""
     mean, variance = each_left_out(
-        prior, X, y, executor=execution.executor, memory_limit_bytes=execution.memory_limit_bytes
+        prior,
+        X,
+        y,
+        executor=execution.executor,
+        memory_limit_bytes=execution.memory_limit_bytes,
+        progress=lambda fraction: execution.progress(fraction, "each observation from all others"),
     )
     if places is not None:
         mean, variance = (fields.reshape(len(fields), -1)[:, places.positions] for fields in (mean, variance))

@@ -5,7 +5,6 @@ Observations and targets are points in space and time here, `Observations.in_spa
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -15,7 +14,7 @@ import numpy as np
 
 from cagp_dist.arrays import Indices
 from cagp_dist.budget import Plan
-from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
 from cagp_dist.kernels import AUTO, Family, Kernel, Matern12, chosen_by
 from cagp_dist.likelihood.duration import FitSize, evaluation_seconds, fit_seconds
@@ -197,8 +196,7 @@ def predict_in_time(
     began, q, groups = perf_counter(), len(targets.X), _groups(observed, targets, settings)
     if groups[0][1] is None and (series := series_map(observed, learned, targets, settings)) is not None:
         prior = learned.prior(observed, observed.there)
-        with suppress(NumericalError):  # other solves go further where noise is small
-            return predict_series(series, prior, execution)
+        return predict_series(series, prior, execution)
     most = groups[0][1]
     solver = solver_of(settings.solver, observed if most is None or not most.size else observed.only(most))
     found: list[tuple[Indices, Solution]] = []

@@ -1,4 +1,4 @@
-"""Maps at times from places that were observed at all or nearly all of the times: exact, by modes in both."""
+"""Maps at times from places that were observed at all of the times: exact, by modes in space and time."""
 
 from dataclasses import replace
 from time import perf_counter
@@ -9,9 +9,8 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.plan import check_peak, plan_without_tiles
-from cagp_dist.gram.series_gaps import FEW_IN_SERIES
 from cagp_dist.kernels import Elementary, Kernel
-from cagp_dist.over_times import posterior_by_modes
+from cagp_dist.over_times import condition_over_times
 from cagp_dist.pipeline.field_solves import DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_points import MapPoints
@@ -19,8 +18,6 @@ from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources, SolveSettings
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import Remedy
-from cagp_dist.series_solves import series_of
-from cagp_dist.solvers import Cholesky
 from cagp_dist.solvers.solver_choice import MOST_DENSE
 from cagp_dist.space_time import SpaceTime
 from cagp_dist.text import counted
@@ -38,7 +35,7 @@ class SeriesMap(NamedTuple):
 
     where: Array  # (n, 3): places that were observed
     hours: Array  # (T,)
-    values: Array  # (T, n); NaN where nothing was observed
+    values: Array  # (T, n)
     noise: Array  # () or (n,)
     wanted: Array  # (m, 3)
     at: Array  # (A,)
@@ -55,23 +52,23 @@ def series_map(
     if not chosen_here or targets.cells is not None or not is_product(learned.kernel):
         return None
     hours, of_hour = np.unique(observed.X[there, -1], return_inverse=True)
-    if there.size + FEW_IN_SERIES < hours.size or hours.size < 2:
+    if hours.size < 2 or there.size % hours.size:
         return None
     _, first, of_place = np.unique(observed.positions[there], axis=0, return_index=True, return_inverse=True)
     n, T = first.size, hours.size
-    if n > MOST_PLACES or n * T - there.size > FEW_IN_SERIES:
+    if n > MOST_PLACES or n * T != there.size:
         return None
     values = np.full((T, n), np.nan)
     values[of_hour, of_place] = observed.values[0, there]
     own = noise if noise.ndim == 0 else noise[there][first]
-    whole = np.count_nonzero(~np.isnan(values)) == there.size
-    if not whole or (noise.ndim and not np.array_equal(own[of_place], noise[there])):
+    whole = not np.isnan(values).any()
+    if not whole or not (own > 0.0).all() or (noise.ndim and not np.array_equal(own[of_place], noise[there])):
         return None
     found = _by_hour(targets.X)
     if found is None:
         return None
     wanted, at = found
-    plan = _plan((T, n), n * T - there.size, (at.size, len(wanted)), settings)
+    plan = _plan((T, n), (at.size, len(wanted)), settings)
     if plan is None:
         return None
     return SeriesMap(observed.X[there[first], :3], hours, values, own, wanted, at, plan)
@@ -88,15 +85,16 @@ def predict_series(found: SeriesMap, prior: Prior, execution: Execution) -> Solu
     began = perf_counter()
     execution.on_plan(found.plan)
     prior = replace(prior, noise_variance=found.noise if found.noise.ndim else float(found.noise))
-    posterior = posterior_by_modes(
+    execution.progress(None, "all times together")
+    posterior = condition_over_times(
         prior,
-        series_of(prior, found.where, found.hours, found.values),
+        found.where,
+        found.hours,
+        found.values,
         found.wanted,
-        found.at,
-        solver=Cholesky(),
+        at=found.at,
         executor=execution.executor,
         memory_limit_bytes=execution.memory_limit_bytes,
-        progress=lambda fraction: execution.progress(fraction, "all times together"),
     )
     std, drift = np.sqrt(np.maximum(posterior.variance, 0.0)).reshape(1, -1), None
     if (found_mean := posterior.coefficients) is not None:
@@ -123,18 +121,15 @@ def _by_hour(X: Array) -> tuple[Array, Array] | None:
     return (blocks[0, :, :3], blocks[:, 0, 3]) if same else None
 
 
-def _plan(
-    fields: tuple[int, int], missing: int, targets: tuple[int, int], resources: Resources
-) -> Plan | None:
-    """Plan T x n values, so many of them missing, and A x m targets; None where that takes long."""
+def _plan(fields: tuple[int, int], targets: tuple[int, int], resources: Resources) -> Plan | None:
+    """Plan T x n values and A x m targets; None where that takes long."""
     (T, n), (A, m) = fields, targets
-    solve, at_targets = 4 * n * T * (n + T), 2 * A * n * (T + m)
-    flops = 9 * n**3 + 9 * T**3 + (2 * missing + 3) * solve + (missing + 1) * at_targets + missing**3
+    flops = 9 * n**3 + 9 * T**3 + 12 * n * T * (n + T) + 2 * n * m * (n + 2 * A)
     if flops > MOST_SERIES_FLOPS:
         return None
-    peak = 8 * (4 * n**2 + 3 * T**2 + 8 * n * T + 8 * A * m + 3 * missing**2 + 4 * n * m)
+    peak = 8 * (4 * n**2 + 3 * T**2 + 8 * n * T + 8 * A * m + A * n + 4 * n * m)
     demand = Demand(
-        n=n * T - missing,
+        n=n * T,
         q=A * m,
         fields=1,
         full_covariance=False,
@@ -142,7 +137,6 @@ def _plan(
         shares_memory=True,
         memory_limit_bytes=resources.memory_bytes,
     )
-    gaps = f", {missing:,} values missing" if missing else ""
-    method = f"modes in space and time of {counted(n, 'place')} at {counted(T, 'time')}{gaps}"
+    method = f"modes in space and time of {counted(n, 'place')} at {counted(T, 'time')}"
     check_peak(demand, method, peak, Remedy.NEIGHBOURS, Remedy.FEWER_TEST_POINTS)
     return plan_without_tiles(demand, method, None, peak, n**2 + T**2 + n * m, flops, 1)

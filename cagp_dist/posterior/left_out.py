@@ -1,19 +1,24 @@
 """What all other observations predict at each observed point, where the solve is exact (math 7)."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
-from cagp_dist.gram import LeaveOneOut
 from cagp_dist.gram.gram_matrix import Gram
+from cagp_dist.gram.leave_one_out import LeaveOneOut, from_others
 from cagp_dist.lapack import cholesky_in_place, inverse_diagonals, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.posterior.coefficients import COLLINEAR, orthonormal
-from cagp_dist.posterior.problem import Observed, Problems, patterns
+from cagp_dist.posterior.problem import Observed, Problems, demand_of, patterns
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor, ExecutorLike, blas_threads_for, given_or_threads, single_threaded_blas
+from cagp_dist.solvers.exact.exact_solvers import Cholesky, Rings
+from cagp_dist.solvers.interface import no_op
 
 
 def each_left_out(
@@ -23,8 +28,14 @@ def each_left_out(
     *,
     executor: ExecutorLike = None,
     memory_limit_bytes: int | None = None,
+    progress: Callable[[float], None] = no_op,
 ) -> LeaveOneOut:
-    """Predict every observation from all the others, exactly: by a Cholesky factor, on a grid by rings."""
+    """Predict every observation from all the others, exactly: by a Cholesky factor, on a grid by rings.
+
+    NaN where nothing was observed, and where a coefficient of the mean cannot be estimated without the
+    observation: it then says nothing of how the others predict. ``progress`` gets the part that is done.
+    `BudgetError`: a solve does not fit into memory.
+    """
     parts = patterns(X, y)
     shape = (len(parts[0].y), *parts[0].given.shape)
     mean, variance = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -33,45 +44,64 @@ def each_left_out(
         problems = Problems(
             prior, nowhere, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )
-        for part in parts:
+        for done, part in enumerate(parts, start=1):
             problem, seen = problems.of(part), part.observed()
             basis, _ = orthonormal(prior.basis_at(problem.gram.X), prior.coefficient_names)
             columns = np.concatenate([problem.residuals, basis], axis=1)
-            solved, precision = _solved_and_precision(problem.gram, columns, executor)
-            weights = solved[:, : seen.values.shape[1]]
-            if basis.shape[1]:
-                of_basis = solved[:, seen.values.shape[1] :]
-                estimate = np.linalg.solve(basis.T @ of_basis, of_basis.T)
-                weights = weights - of_basis @ (estimate @ seen.values)
-                left = precision - np.einsum("nk,kn->n", of_basis, estimate)
-                _check_estimable(prior, problem.gram.X, left / precision)
-                precision = left
-            numbers = _observation_of(seen)
-            found = seen.values - weights / precision[:, None]
-            mean[part.fields[:, None], *_broadcast(seen.given)] = found[numbers].T
-            variance[part.fields[:, None], *_broadcast(seen.given)] = 1.0 / precision[numbers]
+            demand = replace(demand_of(problem, executor, limit), fields=columns.shape[1])
+            by_rings = demand.grid is not None and demand.grid.solved_by_rings
+            (Rings() if by_rings else Cholesky()).plan(demand)
+            solved, precision = _solved_and_precision(problem.gram, columns, executor, by_rings=by_rings)
+            found = left_out_of_solves(seen.values, basis, solved, precision)
+            numbers, where = _observation_of(seen), (part.fields[:, None], *_broadcast(seen.given))
+            mean[where], variance[where] = found.mean[numbers].T, found.variance[numbers, 0]
+            progress(done / len(parts))
+    if np.isnan(mean).all():
+        raise ArgumentError(
+            "without any one observation the coefficients of the mean "
+            f"({', '.join(prior.coefficient_names)}) cannot be estimated from the others. Use a mean with "
+            "fewer, or one that is known.",
+            key="left-out-mean",
+        )
     return LeaveOneOut(mean, variance)
+
+
+def left_out_of_solves(
+    values: Array, basis: Array, solved: Array, precision: Array, *, quadratic: Array | None = None
+) -> LeaveOneOut:
+    """Predict values (n, t), whose mean has a basis H (n, k), from all others; variance (n, 1).
+
+    Parameters
+    ----------
+    solved : array, shape (n, t + k)
+        ``G^-1`` times values and basis.
+    precision : array, shape (n,)
+        Diagonal of ``G^-1``.
+    quadratic : array, shape (k, t + k), optional
+        ``H'`` times these, where a point stands for several rows.
+    """
+    t = values.shape[1]
+    weights, of_basis = solved[:, :t], solved[:, t:]
+    if basis.shape[1]:
+        quadratic = basis.T @ solved if quadratic is None else quadratic
+        estimate = np.linalg.solve(quadratic[:, t:], np.concatenate([quadratic[:, :t], of_basis.T], axis=1))
+        weights = weights - of_basis @ estimate[:, :t]
+        left = precision - np.einsum("nk,kn->n", of_basis, estimate[:, t:])
+        # nothing is left where one point alone tells of a coefficient
+        precision = np.where(left > COLLINEAR * precision, left, np.nan)
+    return from_others(values, weights, precision[:, None])
 
 
 def _broadcast(given: Mask) -> tuple[Indices, ...]:
     return tuple(index[None] for index in np.nonzero(given))
 
 
-def _check_estimable(prior: Prior, X: Array, left: Array) -> None:
-    """Refuse a mean that one point (n, p) alone tells of: nothing is ``left`` (n,) of the precision there."""
-    alone = np.flatnonzero(left <= COLLINEAR)
-    if alone.size:
-        raise ArgumentError(
-            f"without the observation at {X[alone[0]].tolist()} the coefficients of the mean "
-            f"({', '.join(prior.coefficient_names)}) cannot be estimated from the others. Use a mean with "
-            "fewer, or one that is known."
-        )
-
-
-def _solved_and_precision(gram: Gram, columns: Array, executor: Executor) -> tuple[Array, Array]:
+def _solved_and_precision(
+    gram: Gram, columns: Array, executor: Executor, *, by_rings: bool
+) -> tuple[Array, Array]:
     """``G^-1`` applied to columns (n, r), and its diagonal (n,)."""
     with single_threaded_blas():
-        exact = gram.exact(executor=executor)
+        exact = gram.exact(executor=executor) if by_rings else None
         if exact is not None:
             return exact.weights(columns), exact.inverse_diagonal()
     with blas_threads_for(gram.shape[0]):

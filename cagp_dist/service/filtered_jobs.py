@@ -57,9 +57,10 @@ def solve_filtered(
     known, left_out = prior.mean_at(targets).T, None
     if task.recalibration.errors == "leave-one-out":
         chosen = places.positions[task.design.train]
-        values, spread = days.left_out(new)
-        values = values.flat[chosen] + prior.mean_at(task.inputs)[:, 0]
-        left_out = LeftOut(values[None], np.sqrt(np.repeat(spread, grid.n_longitudes)[chosen])[None])
+        by_others = days.left_out(new)
+        values = by_others.mean.flat[chosen] + prior.mean_at(task.inputs)[:, 0]
+        spread = np.broadcast_to(by_others.variance, grid.shape)
+        left_out = LeftOut(values[None], np.sqrt(spread.flat[chosen])[None])
     seconds = perf_counter() - began
     return Solution(
         steps=(
@@ -136,7 +137,7 @@ def fit_in_time(
     execution.progress(None, "lengthscale in time")
     best, error = days.fitted_hours(hours, _fields(places, about))
     today = task.points.grid
-    serves = today is not None and days.rings.grid.same_points(today.grid)  # else its modes are dropped
+    serves = today is not None and days.grid.same_points(today.grid)  # else its modes are dropped
     kernel = SpaceTime(space, family(best))
     return replace(prior, kernel=kernel), error, days.with_time(family(best)) if serves else None
 

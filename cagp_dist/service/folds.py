@@ -104,7 +104,6 @@ def solve_task(
     solutions = [found[number] for number in range(len(names))]
     together = solutions[0] if len(names) == 1 else _together(task, solutions, columns, total)
     if task.recalibration.errors == "leave-one-out" and task.carried is None:
-        execution.progress(1.0, "each observation from all others")
         together = replace(together, left_out=_left_out(task, prior, execution))
     if not fold_priors or task.design.folds is None:
         return JobSolution(**vars(together))

@@ -196,6 +196,8 @@ def _left_out(task: PreparedJob, found: Integrated) -> LeftOut:
     present = ~np.isnan(task.targets.T)
     mean, std = np.full((2, *present.shape), np.nan)
     for fields, times in _patterns(task):
+        if len(fields.X) <= len(fields.mean.coefficient_names):  # without one, the mean is not estimated
+            continue
         distribution, at = Mixture(*found.left_out(fields)), np.ix_(times, np.flatnonzero(present[times[0]]))
         mean[at], std[at] = distribution.mean, distribution.std
     return LeftOut(mean, std)

@@ -56,13 +56,12 @@ def _days(rings: int, longitudes: int, days: int) -> Figures:
     prior = cagp.Prior(cagp.SpaceTime(IN_SPACE, cagp.Matern32(36.0)), noise)
     hours = 24.0 * np.arange(days)
     y = 4.0 * np.random.default_rng(0).standard_normal((days, *grid.shape), dtype=np.float32)
-    solver = cagp.Rings()
 
     def posterior() -> None:
-        cagp.condition_over_times(prior, grid, hours, y, grid, solver=solver)
+        cagp.condition_over_times(prior, grid, hours, y, grid)
 
     def likelihood() -> None:
-        cagp.log_likelihood_over_times(prior, grid, hours, y, solver=solver)
+        cagp.log_likelihood_over_times(prior, grid, hours, y)
 
     return _timed(likelihood, "likelihood") | _timed(posterior, "posterior")
 

@@ -12,7 +12,6 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
-from cagp_dist.gram.leave_one_out import leave_one_out
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
 from ..grids import EVERY_CASE, LAYOUTS, Layout, case_name, gaussian_latitudes, grid_problem, make_problem
@@ -491,19 +490,3 @@ def test_with_noise_is_the_same_matrix_with_other_noise():
     field = problem.field()
     assert_close((other @ field).ravel(), G @ field.ravel(), relative=1e-13)
     assert problem.rings.with_noise(problem.layout.noise.copy()) is problem.rings
-
-
-@every_layout
-def test_leave_one_out_of_columns_is_that_of_the_fields(name):
-    """The one function for every matrix, on the columns of a grid, and on its dense matrix."""
-    problem = grid_problem(name)
-    fields = problem.field(2)
-    columns = fields.reshape(2, -1).T
-    expected = problem.rings.leave_one_out(fields)
-    dense = cagp.DenseGram(problem.kernel, problem.points, noise_variance=problem.noise)
-    for gram in (problem.rings, dense):
-        found = leave_one_out(gram, columns)
-        assert_close(found.mean, expected.mean.reshape(2, -1).T, relative=TOLERANCE)
-        assert_close(found.variance, expected.variance.ravel(), relative=TOLERANCE)
-        alone = leave_one_out(gram, columns[:, 1])
-        assert_close(alone.mean, found.mean[:, 1], relative=TOLERANCE)

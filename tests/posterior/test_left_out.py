@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.runtime import SerialExecutor
 
@@ -76,21 +76,36 @@ def prior_of(prior: cagp.Prior, field: int) -> cagp.Prior:
     return cagp.Prior(prior.kernel, noise_variance=prior.noise_variance, mean=lambda X: _mean(X)[:, [field]])
 
 
-@pytest.mark.parametrize(
-    ("points", "text"),
-    [
-        (
-            [[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [1.0, 3.0]],
-            r"observation at \[1\.0, 3\.0\] the coefficients of",
-        ),
-        (
-            [[0.0, 2.0], [1.0, 2.0], [3.0, 2.0]],
-            "the coefficient of y cannot be estimated: at the observed points",
-        ),
-    ],
-)
-def test_a_mean_that_cannot_be_estimated_from_the_others_is_refused(points, text) -> None:
-    mean = cagp.BasisMean(lambda X: np.column_stack([np.ones(len(X)), X[:, 1]]), ("one", "y"))
-    prior = cagp.Prior(cagp.Matern32(0.4), noise_variance=0.1, mean=mean)
-    with pytest.raises(ArgumentError, match=text):
-        each_left_out(prior, points, np.ones(len(points)))
+def test_what_tells_of_a_mean_alone_is_not_predicted_and_the_others_are() -> None:
+    """One point off a line of points; and a field with a single observation beside one with more."""
+    slope = cagp.BasisMean(lambda X: np.column_stack([np.ones(len(X)), X[:, 1]]), ("one", "y"))
+    prior = cagp.Prior(cagp.Matern32(0.4), noise_variance=0.1, mean=slope)
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [1.0, 3.0]])
+    found = each_left_out(prior, X, np.ones(4))
+    assert np.isnan(found.mean).tolist() == np.isnan(found.variance).tolist() == [[False, False, False, True]]
+    level = cagp.Prior(cagp.Matern32(0.4), noise_variance=0.1, mean=cagp.mean_family("constant"))
+    y = np.column_stack([np.full(4, np.nan), np.arange(4.0)])
+    y[2, 0] = 7.0
+    together, alone = each_left_out(level, X, y), each_left_out(level, X, y[:, 1])
+    assert np.isnan(together.mean[0]).all()
+    np.testing.assert_array_equal(together.mean[1], alone.mean[0])
+    np.testing.assert_array_equal(together.variance[1], alone.variance[0])
+    with pytest.raises(ArgumentError) as caught:
+        each_left_out(level, X[:1], y[2:3, :1])
+    assert caught.value.key == "left-out-mean"
+    with pytest.raises(ArgumentError, match="the coefficient of y cannot be estimated: at the observed"):
+        each_left_out(prior, X[:3] + np.array([0.0, 2.0]), np.ones(3))
+
+
+def test_leaving_out_is_planned_and_says_how_far_it_is() -> None:
+    """What does not fit is refused; each pattern of gaps is a part of the work, of points and of a grid."""
+    prior = cagp.Prior(cagp.Matern32(0.4), noise_variance=0.1)
+    rng, grid = np.random.default_rng(0), cagp.LatLonGrid(np.linspace(-80.0, 80.0, 12), 24)
+    X, y, fields = rng.normal(size=(300, 2)), rng.normal(size=(300, 2)), rng.normal(size=(2, 12, 24))
+    y[3, 1] = fields[1, 2, 4] = np.nan
+    for where, values in ((X, y), (grid, fields)):
+        parts: list[float] = []
+        each_left_out(prior, where, values, progress=parts.append)
+        assert parts == [0.5, 1.0]
+        with pytest.raises(BudgetError):
+            each_left_out(prior, where, values, memory_limit_bytes=200_000)
