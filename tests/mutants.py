@@ -122,7 +122,6 @@ TESTS = {
     "cagp_dist/pipeline/observations.py": ("pipeline/test_observations.py", "fields/test_points.py"),
     "cagp_dist/pipeline/fitting.py": ("pipeline/test_two_doors.py", "service/test_fit.py"),
     "cagp_dist/posterior/conditioning.py": ("test_gp.py", "posterior/test_patterns.py"),
-    "cagp_dist/krylov.py": ("test_krylov.py",),
     "cagp_dist/gram/masked.py": (*_GRIDS, "conformance/test_grams.py"),
 }
 """Modules, and the tests that answer for them."""

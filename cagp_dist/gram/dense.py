@@ -1,7 +1,6 @@
 """The Gram matrix as a plain array: the oracle of the tests and the core of the exact solver."""
 
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -83,7 +82,6 @@ class DenseGram:
         return self
 
     weights = solve
-    relative_residual: ClassVar[None] = None  # nothing is iterated
 
     def logdet(self) -> float:
         """Logarithm of the determinant of G."""

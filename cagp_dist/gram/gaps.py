@@ -9,7 +9,6 @@ With the inverse of the whole grid, ``A = G^-1``, and the missing points m, the 
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -43,8 +42,6 @@ BAND_ROWS, BAND_COLUMNS = 8, 32
 
 class GridSolve:
     """Exact solves with the observed points of a grid; an `cagp_dist.gram.gram_matrix.ExactSolve`."""
-
-    relative_residual: ClassVar[None] = None  # nothing is iterated
 
     def __init__(self, rings: RingGram, layout: Layout) -> None:
         self.rings, self.layout = rings, layout  # the whole grid, and which of its points were observed

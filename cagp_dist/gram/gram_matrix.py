@@ -16,14 +16,9 @@ class ExactSolve(Protocol):
 
     Attributes
     ----------
-    relative_residual : float or None
-        Largest ``|b - G v| / |b|`` so far where solves are iterative, else None.
     condition_number : float
         Estimate, or upper bound, of the condition number of G.
     """
-
-    @property
-    def relative_residual(self) -> float | None: ...
 
     @property
     def condition_number(self) -> float: ...
@@ -35,7 +30,7 @@ class ExactSolve(Protocol):
         """Diagonal of ``G^-1``, shape (n,)."""
 
     def logdet(self) -> float:
-        """Logarithm of the determinant of G; `ArgumentError` where solves are iterative."""
+        """Logarithm of the determinant of G."""
         ...
 
     def downdate(self, targets: Targets, *, full: bool) -> Array:

@@ -147,7 +147,7 @@ def solve_pattern(
     variance, status = trace.steps()[-1][2], mean.status(trace.status(status))
     certificate = Certificate(
         variance,
-        None if status in (Status.EXACT, Status.SOLVED) else problem.exact_variance,
+        None if status is Status.EXACT else problem.exact_variance,
         beside_posterior(demand, plan),
         mean.of_exact,
     )

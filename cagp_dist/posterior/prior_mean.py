@@ -42,7 +42,7 @@ class PriorMean:
     def status(self, found: Status) -> Status:
         """Status of a solve: it is not exact where coefficients that are not are part of it."""
         inexact = self.coefficients is not None and not self.coefficients.exact
-        return Status.COMPLETED if inexact and found in (Status.EXACT, Status.SOLVED) else found
+        return Status.COMPLETED if inexact and found is Status.EXACT else found
 
     @property
     def of_exact(self) -> Array | None:

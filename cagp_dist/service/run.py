@@ -349,7 +349,7 @@ def _solve(
     days = None if numbers.fitted is None else numbers.fitted.days
     solution = solve_task(task, numbers.prior, own, fold_priors=numbers.of_folds, days=days)
     done = f"after {counted(solution.steps[-1].iteration, 'iteration')}"
-    direct = solution.status in (Status.EXACT, Status.SOLVED)
+    direct = solution.status is Status.EXACT
     stage.summary = solution.status.value if direct else f"{solution.status.value} {done}"
     return solution if numbers.integrated is None else with_mixtures(task, numbers.integrated, solution)
 

@@ -91,8 +91,8 @@ _ADVICE = {
         "or Rings on a grid."
     ),
     Status.SOLVED: (
-        "Solved iteratively to a relative residual of 1e-10: exact for every practical purpose, no "
-        "computational uncertainty is left."
+        "An earlier version solved it iteratively to a relative residual of 1e-10: exact for every practical "
+        "purpose, no computational uncertainty is left."
     ),
     Status.SHARE_REACHED: (
         "At every target, the share of unfinished computation in the variance is within computational_share."

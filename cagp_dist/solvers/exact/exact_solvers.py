@@ -57,7 +57,8 @@ class ExactSolver(ABC):
             parts = [
                 gram.cross(targets, weights, executor=executor) for _, targets in _in_parts(problem, plan)
             ]
-            return parts[0] if len(parts) == 1 else np.concatenate(parts), _status(solve)
+            mean = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            return mean, Status.of_direct_solve(solve.condition_number)
 
 
 @dataclass(frozen=True)
@@ -156,19 +157,13 @@ def exact_states(
     check_no_start(problem)
     residuals = problem.residuals if points is None else problem.residuals[points]
     weights = exact.weights(residuals)
-    residual, status = exact.relative_residual, _status(exact)
+    status = Status.of_direct_solve(exact.condition_number)
     if status.ok and len(residuals) < problem.gram.shape[0]:
         status = Status.COMPLETED
     for columns, targets in _in_parts(problem, plan):
         mean = gram.cross(targets, weights, executor=executor)
         downdate = exact.downdate(targets, full=problem.full_covariance)
-        yield State(1, columns, mean, downdate, status, residual)
-
-
-def _status(exact: ExactSolve) -> Status:
-    """How an exact solve ended that has been done."""
-    status = Status.of_direct_solve(exact.condition_number)
-    return Status.SOLVED if status.ok and exact.relative_residual is not None else status
+        yield State(1, columns, mean, downdate, status)
 
 
 def _in_parts(problem: Problem, plan: Plan) -> Iterator[tuple[slice, Targets]]:
