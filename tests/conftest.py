@@ -4,6 +4,7 @@ import asyncio
 import gc
 import html
 import os
+import shutil
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -28,6 +29,10 @@ _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("ci", derandomize=True, database=None, max_examples=40, **_COMMON)
 settings.register_profile("dev", max_examples=200, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# Files of tests are many and small, and live for a second: in memory, where there is enough.
+if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 _FIRST = (
     "tests/test_compiled.py",

@@ -58,7 +58,8 @@ from cagp_dist.store.point_blocks import (
     points_at,
     sort_block,
 )
-from cagp_dist.store.zarr_arrays import ZSTD_LEVEL, missing_chunks, open_group, write_group
+from cagp_dist.store.zarr_arrays import missing_chunks, open_group, write_group
+from cagp_dist.store.zarr_files import ZSTD_LEVEL
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import block_ranges
 from cagp_dist.versions import numerical_version, version

@@ -16,14 +16,11 @@ import json
 import logging
 import os
 import re
-import warnings
 from collections.abc import Container, Mapping
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
-import zarr
-from zarr.errors import ZarrUserWarning
 
 from cagp_dist.digest import read_regular, text_sha256
 from cagp_dist.errors import ArgumentError, StoreError
@@ -35,6 +32,7 @@ from cagp_dist.store.georeference import georeferenced
 from cagp_dist.store.group_dataset import check_group, root_attributes
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.zarr_arrays import read_group, write_group
+from cagp_dist.store.zarr_files import consolidate
 from cagp_dist.text import without_secrets
 
 __all__ = ["current_run", "make_current", "output_lock", "publish", "published", "run_key", "verify_files"]
@@ -188,14 +186,6 @@ def install(staged: Path, listing: Path, run: Path, *, without: Container[str] =
         else:
             os.rename(staged, run)
     sync(run.parent)
-
-
-def consolidate(staged: Path) -> None:
-    """Copy all metadata into the root, so that readers open a group quickly; a run never changes."""
-    with warnings.catch_warnings():
-        # Consolidated metadata is not in the text of the Zarr 3 specification; readers may ignore it.
-        warnings.simplefilter("ignore", ZarrUserWarning)
-        zarr.consolidate_metadata(os.fspath(staged))
 
 
 def _plain_attributes(

@@ -29,9 +29,10 @@ from cagp_dist.store.atomic_files import READS, empty_folder
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.durable_files import disk_errors, sync, write_durably
 from cagp_dist.store.group_dataset import root_attributes
-from cagp_dist.store.publish import consolidate, install
+from cagp_dist.store.publish import install
 from cagp_dist.store.series_layout import as_recalibrated
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, read_group, write_group
+from cagp_dist.store.zarr_files import consolidate
 
 NAME = "series.zarr"
 VERSIONS = ".series"

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -16,11 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 import zarr
-from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from cagp_dist.errors import ArgumentError, DiskError, StoreError
 from cagp_dist.store.durable_files import files_below
 from cagp_dist.store.plain import plain_store
+from cagp_dist.store.zarr_files import METADATA, NAN_ATTRIBUTE, write_array, write_group_metadata
 
 if TYPE_CHECKING:
     from zarr.core.metadata import ArrayV3Metadata
@@ -29,7 +30,6 @@ CHUNK_BYTES = 8 * 2**20  # upper bound of one chunk, uncompressed, where the cal
 
 SHARD_BYTES = 2**30  # upper bound of the chunks of one file, uncompressed
 
-ZSTD_LEVEL = 3
 ROOT = "/"
 
 
@@ -48,7 +48,7 @@ def write_group(
     Encodings that variables carry are dropped: an inherited int16 packing would round variances to nothing.
     """
     name = group.strip("/")
-    if (Path(path) / name / "zarr.json").exists():
+    if (Path(path) / name / METADATA).exists():
         raise StoreError(
             f"group {group!r} is in {path} already; groups are written once and never changed. "
             "Write to a new folder."
@@ -57,20 +57,29 @@ def write_group(
         if length < 1:
             raise ArgumentError(f"chunk length of {dimension!r} is {length}; expected at least 1.")
     plain = dataset.assign({key: _plain(key, variable) for key, variable in dataset.variables.items()})
-    encoding = {
-        key: _encoding(variable, chunks or {}, is_coordinate=key in plain.coords, sharded=sharded)
-        for key, variable in plain.variables.items()
-    }
+    variables, attributes = xr.conventions.encode_dataset_coordinates(plain)
+    folder = Path(path) / name
     try:
-        plain.to_zarr(
-            os.fspath(path),
-            group=name or None,
-            mode="w-",
-            encoding=encoding,
-            zarr_format=3,
-            consolidated=False,
-            write_empty_chunks=True,
-        )
+        folder.mkdir(parents=True, exist_ok=True)
+        write_group_metadata(folder, attributes)
+        for above in list(folder.parents)[: len(Path(name).parts)]:
+            if not (above / METADATA).exists():
+                write_group_metadata(above, {})
+        with ThreadPoolExecutor() as threads:  # none starts for arrays of one chunk
+            for key, variable in variables.items():
+                values, said = _numbers(variable)
+                if values.dtype.kind == "f" and key not in plain.coords:
+                    said["_FillValue"] = NAN_ATTRIBUTE  # CF forbids it on coordinates
+                chunk = _chunk(variable, chunks or {})
+                write_array(
+                    folder / str(key),
+                    values,
+                    dimensions=variable.dims,
+                    attributes=said,
+                    chunk=chunk,
+                    shard=_shard(variable, chunk) if sharded else None,
+                    threads=threads,
+                )
     except OSError as error:
         raise DiskError(
             f"cannot write group {group!r} of {path}: {error.strerror or error}. "
@@ -91,7 +100,7 @@ def read_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
 def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
     """Open a group; chunks are read and checked when they are asked for, a missing one is an error."""
     name = group.strip("/")
-    if not (Path(path) / name / "zarr.json").exists():
+    if not (Path(path) / name / METADATA).exists():
         raise StoreError(
             f"there is no group {group!r} in {path}; expected a Zarr store written by this package."
         )
@@ -194,34 +203,31 @@ def _plain(key: object, variable: xr.Variable) -> xr.Variable:
     return bare
 
 
-def _encoding(
-    variable: xr.Variable, chunks: Mapping[str, int], *, is_coordinate: bool, sharded: bool
-) -> dict[str, object]:
+def _numbers(variable: xr.Variable) -> tuple[np.ndarray, dict[str, object]]:
+    """Values and attributes as they are stored: a time is a count of seconds, or of nanoseconds."""
+    values, said = np.asarray(variable.values), dict(variable.attrs)
+    if values.dtype.kind == "M":
+        values, unit = values.astype("datetime64[ns]").astype(np.int64), "nanoseconds"
+        if not (values % 1_000_000_000).any():
+            values, unit = values // 1_000_000_000, "seconds"
+        said |= {"units": f"{unit} since 1970-01-01", "calendar": "proleptic_gregorian"}
+    return values, said
+
+
+def _chunk(variable: xr.Variable, chunks: Mapping[str, int]) -> tuple[int, ...]:
+    """Lengths of the chunks of a variable."""
     whole = tuple(max(1, min(length, chunks.get(str(dim), length))) for dim, length in variable.sizes.items())
-    item_bytes = max(1, variable.dtype.itemsize)
-    lengths = chunk_shape(whole, item_bytes=item_bytes)
-    encoding: dict[str, object] = {
-        "compressors": (ZstdCodec(level=ZSTD_LEVEL), Crc32cCodec()),
-        "chunks": lengths,
-        # files c.0.0 beside the metadata, and not c/0/0: each folder would take as many inodes as a file
-        "chunk_key_encoding": {"name": "default", "separator": "."},
-    }
-    if sharded and any(size > chunk for size, chunk in zip(variable.shape, lengths, strict=True)):
-        chunks_of = zip(variable.shape, lengths, strict=True)
-        rounded = tuple(-(-size // chunk) * chunk for size, chunk in chunks_of)
-        wide = chunk_shape(rounded, item_bytes=item_bytes, limit_bytes=SHARD_BYTES)
-        encoding["shards"] = tuple(
-            max(chunk, length // chunk * chunk) for length, chunk in zip(wide, lengths, strict=True)
-        )
-    if variable.dtype.kind == "f":
-        # CF forbids the attribute _FillValue on coordinates; the fill of the Zarr array is NaN all the same
-        encoding["_FillValue"] = None if is_coordinate else np.nan
-        encoding["fill_value"] = np.nan
-    elif variable.dtype.kind == "M":
-        nanoseconds = variable.values.astype("datetime64[ns]").astype(np.int64)
-        unit = "nanoseconds" if (nanoseconds % 1_000_000_000).any() else "seconds"
-        encoding |= {"units": f"{unit} since 1970-01-01", "calendar": "proleptic_gregorian", "dtype": "int64"}
-    return encoding
+    return chunk_shape(whole, item_bytes=max(1, variable.dtype.itemsize))
+
+
+def _shard(variable: xr.Variable, chunk: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Lengths of what shares a file; None where that would be one chunk."""
+    chunks_of = list(zip(variable.shape, chunk, strict=True))
+    if all(size <= length for size, length in chunks_of):
+        return None
+    rounded = tuple(-(-size // length) * length for size, length in chunks_of)
+    wide = chunk_shape(rounded, item_bytes=max(1, variable.dtype.itemsize), limit_bytes=SHARD_BYTES)
+    return tuple(max(length, most // length * length) for most, length in zip(wide, chunk, strict=True))
 
 
 def _arrays(path: str | os.PathLike[str], group: str) -> Iterator["zarr.Array[ArrayV3Metadata]"]:

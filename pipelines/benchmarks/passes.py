@@ -23,8 +23,8 @@ from cagp_dist.service.day_records import DayRecords, DoneDay, written_day
 from cagp_dist.service.ingest import resolved
 from cagp_dist.service.jobfile.config import load_job, with_times
 from cagp_dist.store import manifest, series
-from cagp_dist.store.publish import consolidate
 from cagp_dist.store.zarr_arrays import read_group, write_group
+from cagp_dist.store.zarr_files import consolidate
 
 COUNTS = (60, 365, 3650)
 BEGIN = np.datetime64("2010-01-01", "ns")

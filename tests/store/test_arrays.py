@@ -3,14 +3,19 @@
 import errno
 import json
 import re
+import warnings
 
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.errors import ZarrUserWarning
 
 from cagp_dist.errors import ArgumentError, StoreError
+from cagp_dist.store.durable_files import files_below
 from cagp_dist.store.zarr_arrays import (
     chunk_shape,
     content_sha256,
@@ -20,6 +25,7 @@ from cagp_dist.store.zarr_arrays import (
     verify_chunks,
     write_group,
 )
+from cagp_dist.store.zarr_files import consolidate
 
 
 @pytest.fixture
@@ -61,6 +67,40 @@ def test_every_array_has_zstd_a_checksum_and_nan_fill(tmp_path, dataset):
             assert metadata["fill_value"] == "NaN", name
     assert "consolidated_metadata" not in json.loads((tmp_path / "zarr.json").read_text())
     assert json.loads((tmp_path / "issued" / "zarr.json").read_text())["data_type"] == "int64"
+
+
+def test_files_are_those_that_xarray_and_the_zarr_library_write(tmp_path, dataset):
+    """Byte for byte, so that every reader of Zarr 3 reads them; also what is consolidated."""
+    dataset["old"] = ("point", np.arange(40.0).astype(">f8"), {"scale": np.float32(0.5), "of": np.arange(2)})
+    chunks, encoding = {"time": 2, "point": 16}, {}
+    for name, variable in dataset.variables.items():
+        encoding[name] = {
+            "compressors": (ZstdCodec(level=3), Crc32cCodec()),
+            "chunk_key_encoding": {"name": "default", "separator": "."},
+            "chunks": tuple(max(1, min(chunks.get(at, 1), size)) for at, size in variable.sizes.items()),
+        }
+        if variable.dtype.kind == "f":
+            encoding[name]["fill_value"] = np.nan
+            if name in dataset.coords:
+                encoding[name]["_FillValue"] = None
+    encoding["time"] |= {"units": "seconds since 1970-01-01", "dtype": "int64"}
+    encoding["issued"] |= {"units": "nanoseconds since 1970-01-01", "dtype": "int64"}
+    plain = dataset.assign({name: dataset[name].astype(object) for name in ("label", "name")})
+    plain.to_zarr(
+        tmp_path / "theirs", group="a/b", encoding=encoding, consolidated=False, write_empty_chunks=True
+    )
+    write_group(tmp_path / "ours", "a/b", dataset, chunks=chunks)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZarrUserWarning)
+        zarr.consolidate_metadata(tmp_path / "theirs")
+    consolidate(tmp_path / "ours")
+    files = {each: sorted(files_below(tmp_path / each)) for each in ("ours", "theirs")}
+    assert files["ours"] == files["theirs"]
+    for file in files["ours"]:
+        ours, theirs = ((tmp_path / each / file).read_bytes() for each in ("ours", "theirs"))
+        if file == "zarr.json":
+            ours, theirs = json.loads(ours), json.loads(theirs)
+        assert ours == theirs, file
 
 
 def test_chunks_of_a_variable_share_files(tmp_path, monkeypatch):
@@ -168,7 +208,7 @@ def test_a_full_disk_names_the_store(tmp_path, dataset, monkeypatch):
     def full(*arguments, **settings):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(xr.Dataset, "to_zarr", full)
+    monkeypatch.setattr("pathlib.Path.mkdir", full)
     with pytest.raises(StoreError, match=rf"cannot write group 'g' of {tmp_path}: No space left"):
         write_group(tmp_path, "g", dataset)
 
