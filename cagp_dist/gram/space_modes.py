@@ -10,7 +10,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram.gaps import batches
-from cagp_dist.gram.ring_gram import RingGram, cross_on_grid
+from cagp_dist.gram.ring_gram import RingGram, cross_on_grid, many_places
 from cagp_dist.gram.targets import prior_variance, seen_from
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import Kernel
@@ -163,6 +163,8 @@ class SpaceModes:
 
     def variance_at(self, points: Array, left: Array) -> Array:
         """Variance (r, q) at unit vectors (q, 3), of the same."""
+        if isinstance(self.where, LatLonGrid) and (index := many_places(points, self.where)) is not None:
+            return self.variance(left)[:, index // self.copies]
         rounding = self.mu <= LEAST * self.mu.max()
         known = np.divide(1.0 - left, self.mu, out=np.zeros_like(left), where=~rounding)
         known = (self.counts[:, None] * known).reshape(len(left), -1)

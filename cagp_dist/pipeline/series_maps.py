@@ -6,13 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cagp_dist.arrays import Array
-from cagp_dist.budget import Demand, Plan
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import Demand, GridSize, Plan
+from cagp_dist.budget.demand import sector_sizes
 from cagp_dist.budget.plan import check_peak, plan_without_tiles
+from cagp_dist.geometry import is_pole
 from cagp_dist.kernels import Elementary, Kernel
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.grid_layout import Views
 from cagp_dist.over_times import condition_over_times
 from cagp_dist.pipeline.field_solves import DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.grid_places import grid_if_any
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources, SolveSettings
@@ -24,7 +29,7 @@ from cagp_dist.text import counted
 from cagp_dist.time_factors import Periodic
 
 MOST_PLACES = 4_096
-"""Places of which eigenvectors are found: half a minute."""
+"""Places that are no grid of which eigenvectors are found: half a minute."""
 
 MOST_SERIES_FLOPS = 2_700_000_000_000
 """Work up to which an exact solve is preferred to neighbours: a minute of one core."""
@@ -33,10 +38,10 @@ MOST_SERIES_FLOPS = 2_700_000_000_000
 class SeriesMap(NamedTuple):
     """Observations and targets as places times hours."""
 
-    where: Array  # (n, 3): places that were observed
+    where: LatLonGrid | Array  # a whole grid, or places (n, 3), that were observed
     hours: Array  # (T,)
-    values: Array  # (T, n)
-    noise: Array  # () or (n,)
+    values: Array  # (T, P, Q) or (T, n)
+    noise: Array  # (), or of each place
     wanted: Array  # (m, 3)
     at: Array  # (A,)
     plan: Plan
@@ -55,23 +60,44 @@ def series_map(
     if hours.size < 2 or there.size % hours.size:
         return None
     _, first, of_place = np.unique(observed.positions[there], axis=0, return_index=True, return_inverse=True)
-    n, T = first.size, hours.size
-    if n > MOST_PLACES or n * T != there.size:
+    n, T, chosen = first.size, hours.size, there[first]
+    if n * T != there.size:
         return None
     values = np.full((T, n), np.nan)
     values[of_hour, of_place] = observed.values[0, there]
-    own = noise if noise.ndim == 0 else noise[there][first]
+    own = noise if noise.ndim == 0 else noise[chosen]
     whole = not np.isnan(values).any()
     if not whole or not (own > 0.0).all() or (noise.ndim and not np.array_equal(own[of_place], noise[there])):
         return None
     found = _by_hour(targets.X)
     if found is None:
         return None
-    wanted, at = found
-    plan = _plan((T, n), (at.size, len(wanted)), settings)
-    if plan is None:
+    where: LatLonGrid | Array = observed.X[chosen, :3]
+    if (on_grid := _on_whole_grid(observed, chosen, values, own)) is not None:
+        where, values, own = on_grid
+    elif n > MOST_PLACES:
         return None
-    return SeriesMap(observed.X[there[first], :3], hours, values, own, wanted, at, plan)
+    plan = _plan(where, n, T, found[0], found[1].size, settings)
+    return None if plan is None else SeriesMap(where, hours, values, own, *found, plan)
+
+
+def _on_whole_grid(
+    observed: Observations, chosen: Indices, values: Array, noise: Array
+) -> tuple[LatLonGrid, Array, Array] | None:
+    """Give the whole grid that places are, with their values and noise by latitude on it; or None."""
+    if not observed.space.has_latitudes:
+        return None
+    places = grid_if_any(observed.north[chosen], observed.east[chosen])
+    if places is None:
+        return None
+    poles, fields = is_pole(places.grid.latitude_degrees), places.fields(values)
+    fields[:, poles] = fields[:, poles, :1]
+    if np.isnan(fields).any() or (noise.ndim and not places.even(noise)):
+        return None
+    if noise.ndim:
+        noise = places.noise(noise)
+        noise[poles] = noise[poles, :1]
+    return places.grid, fields, noise
 
 
 def is_product(kernel: Kernel) -> bool:
@@ -121,13 +147,25 @@ def _by_hour(X: Array) -> tuple[Array, Array] | None:
     return (blocks[0, :, :3], blocks[:, 0, 3]) if same else None
 
 
-def _plan(fields: tuple[int, int], targets: tuple[int, int], resources: Resources) -> Plan | None:
-    """Plan T x n values and A x m targets; None where that takes long."""
-    (T, n), (A, m) = fields, targets
-    flops = 9 * n**3 + 9 * T**3 + 12 * n * T * (n + T) + 2 * n * m * (n + 2 * A)
+def _plan(
+    where: LatLonGrid | Array, n: int, T: int, wanted: Array, A: int, resources: Resources
+) -> Plan | None:
+    """Plan T values at n places and targets (m, 3) at A hours; None where that takes long."""
+    m, name = len(wanted), counted(n, "place")
+    modes, transform, block_bytes, views = 9 * n**3, 2 * n**2, 32 * n**2, m
+    if isinstance(where, LatLonGrid):
+        size = GridSize(*where.shape, mirrored=where.mirrored)
+        squares, cubes = (
+            size.wavenumbers * sum(each**power for each in sector_sizes(size.latitudes, size.mirrored))
+            for power in (2, 3)
+        )
+        modes, transform, name = 9 * cubes, 4 * squares, f"{name} of a grid"
+        block_bytes = 2 * size.block_bytes + size.task_bytes * resources.executor.workers
+        views = 0 if (where.places(wanted) >= 0).all() else len(Views.of(wanted, where).points)
+    flops = modes + 9 * T**3 + transform * (4 * T + 2 * A + views) + 4 * n * (T + A) * T + 2 * A * n * views
     if flops > MOST_SERIES_FLOPS:
         return None
-    peak = 8 * (4 * n**2 + 3 * T**2 + 8 * n * T + 8 * A * m + A * n + 4 * n * m)
+    peak = block_bytes + 8 * (3 * T**2 + 12 * n * (T + A) + 8 * A * m + n * min(m, 64))
     demand = Demand(
         n=n * T,
         q=A * m,
@@ -137,6 +175,6 @@ def _plan(fields: tuple[int, int], targets: tuple[int, int], resources: Resource
         shares_memory=True,
         memory_limit_bytes=resources.memory_bytes,
     )
-    method = f"modes in space and time of {counted(n, 'place')} at {counted(T, 'time')}"
+    method = f"modes in space and time of {name} at {counted(T, 'time')}"
     check_peak(demand, method, peak, Remedy.NEIGHBOURS, Remedy.FEWER_TEST_POINTS)
     return plan_without_tiles(demand, method, None, peak, n**2 + T**2 + n * m, flops, 1)

@@ -305,3 +305,30 @@ def test_what_recalibrated_laws_do_not_say_is_refused(stations, truth):
         ArgumentError, match='recalibration is "sharp", which needs one model behind all errors'
     ):
         cagp.krige(stations, to=30.0, recalibration="sharp", **given)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"kernel": cagp.Matern32(0.05, 4.0), "noise_std": 0.5},
+        {"kernel": "matern32", "hyperparameters": "integrate"},
+    ],
+    ids=["plug-in", "integrated"],
+)
+def test_a_time_with_one_observation_keeps_no_other_from_its_recalibration(numbers):
+    """What all others say of it is not defined where the mean is estimated: it has no error to learn from."""
+    rng = np.random.default_rng(0)
+    place = pd.DataFrame({"latitude": rng.uniform(45.0, 55.0, 110), "longitude": rng.uniform(5.0, 15.0, 110)})
+    days = [
+        place.assign(time=day, temperature=10.0 + rng.normal(size=110))
+        for day in ("2024-07-01", "2024-07-03")
+    ]
+    alone = days[0][3:4].assign(time="2024-07-02")
+    settings = {"to": {"resolution": 5.0, "region": [55, 5, 45, 15]}, "recalibration": "kuleshov", **numbers}
+    with_it, without = (
+        cagp.krige(pd.concat(parts), progress=False, **settings)
+        for parts in ([days[0], alone, days[1]], days)
+    )
+    assert with_it.attrs["recalibration"] == without.attrs["recalibration"] == "kuleshov"
+    if "noise_std" in numbers:  # else the values of that time are among those that give the numbers
+        xr.testing.assert_allclose(with_it["std"].isel(time=[0, 2]), without["std"], rtol=1e-12)

@@ -62,6 +62,37 @@ def test_complete_grids_are_mapped_exactly_by_modes_and_say_so(small):
     np.testing.assert_allclose(found["std"], exact["std"], rtol=0.0, atol=1e-9)
 
 
+def test_whole_grids_are_mapped_by_the_modes_of_their_wavenumbers(small):
+    """With both poles, and a noise by latitude; at points of the grid and beside it."""
+    latitude, longitude = np.linspace(-90.0, 90.0, 7), np.arange(0.0, 360.0, 45.0)
+    field = xr.DataArray(
+        10.0 + np.random.default_rng(1).normal(0.0, 3.0, (4, 7, 8)),
+        dims=("time", "latitude", "longitude"),
+        coords={
+            "time": pd.date_range("2024-07-01", periods=4, freq="6h"),
+            "latitude": latitude,
+            "longitude": longitude,
+        },
+        name="temperature",
+        attrs={"units": "degC"},
+    )
+    field.values[:, [0, -1]] = field.values[:, [0, -1], :1]
+    noise = 0.5 + 0.002 * np.abs(field.latitude) + 0.0 * field[0].drop_vars("time")
+    own = {"value": "temperature", "noise_std": "noise"}
+    for to in (None, {"resolution": 20.0, "region": [53, 4, -45, 64]}):
+        for source, settings in (
+            (field, SETTINGS),
+            (xr.Dataset({"temperature": field, "noise": noise}), SETTINGS | own),
+        ):
+            found, exact = (
+                cagp.krige(source, to=to, at=AT[:2], kernel=PRODUCT, solver=solver, **settings)
+                for solver in ("auto", "cholesky")
+            )
+            assert found.attrs["solver"] == "modes in space and time of 42 places of a grid at 4 times"
+            xr.testing.assert_allclose(found["mean"], exact["mean"], rtol=0.0, atol=1e-9)
+            xr.testing.assert_allclose(found["std"], exact["std"], rtol=0.0, atol=1e-9)
+
+
 def test_smooth_kernels_with_little_noise_are_solved_as_far_as_rounding_allows(small):
     """Means agree to some 1e-7 of their size, as factors do."""
     field, smooth = complete_grid(), cagp.SpaceTime(cagp.Matern52(0.5, 9.0), cagp.Matern52(120.0))

@@ -262,8 +262,9 @@ class _Decomposed:
         rest = frame[:, k:]
         values, vectors = np.linalg.eigh(rest.T @ self._covariance @ rest)
         self.eigenvalues = np.maximum(values, 0.0)  # below zero by rounding
-        rounding = len(values) * np.finfo(np.float64).eps * float(values.max())
-        self.smallest_ratio = rounding - max(float(values.min()), 0.0)
+        # no value is left of as many observations as the mean has coefficients
+        rounding = len(values) * np.finfo(np.float64).eps * float(values.max(initial=0.0))
+        self.smallest_ratio = rounding - max(float(values.min(initial=np.inf)), 0.0)
         self._vectors = rest @ vectors
         self.projected = self._vectors.T @ self._values
         # log|diag(d)| + log|H'H|: what differs between nuggets
