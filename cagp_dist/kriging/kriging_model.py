@@ -178,9 +178,9 @@ def krige(
     solver : str or solver
         "auto" follows from the points alone: exact if that is cheap (a dense factor for up to 5,000 points,
         the rings of a grid with few gaps; with ``at`` and a product of kernels modes in space and time, where
-        at most 2,048 values of up to 4,096 places are missing), otherwise `Neighbours` ("auto"), whose error
-        bars are exact too. Or "cholesky", "rings", "neighbours", "block-gauss-seidel" (until at most 5 % of
-        each variance is unfinished computation), or a solver.
+        no value of a whole grid or of up to 4,096 places is missing), otherwise `Neighbours` ("auto"), whose
+        error bars are exact too. Or "cholesky", "rings", "neighbours", "block-gauss-seidel" (until at most
+        5 % of each variance is unfinished computation), or a solver.
     recalibration : str
         "local-scale" or another method of `cagp_dist.calibration.recalibration.methods`: corrects the
         distribution of an observation at each target by errors at places that were left out: one by one where

@@ -38,9 +38,8 @@ class LatLonWindow:
     >>> window = cagp.LatLonWindow.from_axes([50.0, 49.75, 49.5], np.arange(-0.5, 0.75, 0.25))
     >>> window.grid.shape, window.shape, window.columns.tolist()
     ((3, 1440), (3, 5), [0, 1, 2, 3, 4])
-    >>> field = window.embed(np.ones(window.shape))          # NaN outside of the region
-    >>> field.shape, int(np.isfinite(field).sum())
-    ((3, 1440), 15)
+    >>> window.cut(np.ones(window.grid.shape)).shape          # of a field on the full circle
+    (3, 5)
     """
 
     grid: LatLonGrid
@@ -72,26 +71,15 @@ class LatLonWindow:
         """(P, W)."""
         return self.grid.shape[0], self.columns.size
 
-    def embed(self, field: ArrayLike) -> Array:
-        """Put fields (..., P, W) on the full circle, shape (..., P, Q), NaN outside of the region."""
-        values = as_numbers("field", field)
-        self._check(values, self.shape)
-        whole = np.full((*values.shape[:-1], self.grid.n_longitudes), np.nan)
-        whole[..., self.columns] = values
-        return whole
-
     def cut(self, field: ArrayLike) -> Array:
         """Cut the region out of fields (..., P, Q) on the full circle, shape (..., P, W)."""
         values = as_numbers("field", field)
-        self._check(values, self.grid.shape)
-        return np.ascontiguousarray(values[..., self.columns])
-
-    def _check(self, values: Array, shape: tuple[int, int]) -> None:
-        if values.shape[-2:] != shape:
+        if values.shape[-2:] != self.grid.shape:
             raise ArgumentError(
-                f"field has shape {values.shape}; expected {shape} (latitude, longitude), or a stack of such "
-                "fields."
+                f"field has shape {values.shape}; expected {self.grid.shape} (latitude, longitude), or a "
+                "stack of such fields."
             )
+        return np.ascontiguousarray(values[..., self.columns])
 
 
 def place_longitudes(longitude_degrees: ArrayLike) -> tuple[int, float, Indices]:

@@ -14,6 +14,7 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.pipeline.grid_places import grid_if_any
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.posterior.coefficients import plan_of_weights, with_weights
+from cagp_dist.posterior.left_out import plan_left_out
 from cagp_dist.posterior.patterns import plan_together
 from cagp_dist.posterior.prior_draws import scattered_bytes
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
@@ -29,6 +30,12 @@ def plan_of_patterns(solver: Solver, demands: Sequence[Demand], *, coefficients:
     )
     weights = [plan_of_weights(solver, each, coefficients=coefficients) for each in left]
     return with_weights(plan, weights, fields=sum(each.fields for each in demands))
+
+
+def plan_of_left_out(demands: Sequence[Demand], *, coefficients: int) -> Plan:
+    """Plan the prediction of each observation from all others, for the pattern of gaps that takes most."""
+    plans = [plan_left_out(each, coefficients=coefficients) for each in demands]
+    return max(plans, key=lambda plan: plan.peak_bytes)
 
 
 def plan_of_samples(

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram.gram_matrix import Gram
@@ -48,10 +49,11 @@ def each_left_out(
             problem, seen = problems.of(part), part.observed()
             basis, _ = orthonormal(prior.basis_at(problem.gram.X), prior.coefficient_names)
             columns = np.concatenate([problem.residuals, basis], axis=1)
-            demand = replace(demand_of(problem, executor, limit), fields=columns.shape[1])
-            by_rings = demand.grid is not None and demand.grid.solved_by_rings
-            (Rings() if by_rings else Cholesky()).plan(demand)
-            solved, precision = _solved_and_precision(problem.gram, columns, executor, by_rings=by_rings)
+            demand = demand_of(problem, executor, limit)
+            plan_left_out(demand, coefficients=basis.shape[1])
+            solved, precision = _solved_and_precision(
+                problem.gram, columns, executor, by_rings=_by_rings(demand)
+            )
             found = left_out_of_solves(seen.values, basis, solved, precision)
             numbers, where = _observation_of(seen), (part.fields[:, None], *_broadcast(seen.given))
             mean[where], variance[where] = found.mean[numbers].T, found.variance[numbers, 0]
@@ -64,6 +66,17 @@ def each_left_out(
             key="left-out-mean",
         )
     return LeaveOneOut(mean, variance)
+
+
+def plan_left_out(demand: Demand, *, coefficients: int) -> Plan:
+    """Plan that for the points of a solve: a `BudgetError` if it does not fit."""
+    solver = Rings() if _by_rings(demand) else Cholesky()
+    fields = 2 * demand.fields + coefficients  # what is predicted stands beside what is solved for
+    return solver.plan(replace(demand, q=0, fields=fields, cell_nodes=0, full_covariance=False, bounds=False))
+
+
+def _by_rings(demand: Demand) -> bool:
+    return demand.grid is not None and demand.grid.solved_by_rings
 
 
 def left_out_of_solves(

@@ -25,7 +25,7 @@ from cagp_dist.pipeline import (
 )
 from cagp_dist.pipeline.field_solves import bounds_are_cheap
 from cagp_dist.pipeline.maps_at_times import seconds_of_fit, text_of_fit
-from cagp_dist.pipeline.solve_plans import plan_of_patterns, plan_of_samples
+from cagp_dist.pipeline.solve_plans import plan_of_left_out, plan_of_patterns, plan_of_samples
 from cagp_dist.service.carried_state import check_filter, check_one_time
 from cagp_dist.service.disk import DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.filtered_jobs import seen_elsewhere
@@ -298,7 +298,11 @@ def _plan_solve(
             samples=size.samples,
             times=size.times,
         )
-    found = JobPlan(size=size, plan=planned(demands), fold=fold, sampled=sampled)
+    plan = planned(demands)
+    if size.left_out:
+        beside = plan_of_left_out(demands, coefficients=job.prior.coefficients)
+        plan = replace(plan, peak_bytes=max(plan.peak_bytes, beside.peak_bytes))
+    found = JobPlan(size=size, plan=plan, fold=fold, sampled=sampled)
     if job.recalibration.method != SHARP:
         return found
     sharp = plan_sharp(

@@ -109,3 +109,29 @@ def test_leaving_out_is_planned_and_says_how_far_it_is() -> None:
         assert parts == [0.5, 1.0]
         with pytest.raises(BudgetError):
             each_left_out(prior, where, values, memory_limit_bytes=200_000)
+
+
+@pytest.mark.parametrize("where", ["points", "whole grid", "gaps"])
+def test_bytes_of_leaving_out_are_no_more_than_planned(where, monkeypatch, traced) -> None:
+    planned: list[int] = []
+    for solver in (cagp.Rings, cagp.Cholesky):
+        plan = solver.plan
+        monkeypatch.setattr(
+            solver,
+            "plan",
+            lambda self, demand, plan=plan: (
+                planned.append(plan(self, demand).peak_bytes) or plan(self, demand)
+            ),
+        )
+    rng, grid = np.random.default_rng(0), cagp.LatLonGrid(np.linspace(-80.0, 80.0, 60), 120)
+    prior = cagp.Prior(cagp.Matern32(0.4), 0.1, cagp.mean_family("quadratic-latitude"))
+    X, y = (
+        cagp.unit_sphere(rng.uniform(-80.0, 80.0, 700), rng.uniform(0.0, 360.0, 700)),
+        rng.normal(size=(700, 40)),
+    )
+    if where != "points":
+        X, y = grid, rng.normal(size=(40, *grid.shape))
+        y[:, rng.random(grid.shape) < (0.01 if where == "gaps" else 0.0)] = np.nan
+    each_left_out(prior, X, y)  # imports, compilation
+    _, peak = traced(lambda: each_left_out(prior, X, y, executor=SerialExecutor()))
+    assert 0.3 * planned[-1] < peak <= planned[-1]
