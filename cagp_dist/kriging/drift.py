@@ -316,7 +316,7 @@ def named_columns(mean: MeanTerms) -> list[str]:
 
 def mean_given(mean: MeanTerms, observed: ObservedObject) -> MeanLike:
     """Give the mean that is meant: a number or function is known, terms have coefficients to estimate."""
-    if is_read(mean):
+    if isinstance(mean, str) and is_read(mean):
         if not observed.space.has_latitudes:
             raise _of_latitudes(mean)
         return mean

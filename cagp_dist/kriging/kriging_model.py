@@ -20,7 +20,7 @@ from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
 from cagp_dist.kriging.drift import Drift, MeanTerms, at_targets, known_targets
 from cagp_dist.kriging.given_observations import given_kernel, read, roles_of
-from cagp_dist.kriging.learning import learn, nugget_of
+from cagp_dist.kriging.learning import settings_of
 from cagp_dist.kriging.map_dataset import (
     as_dataset,
     dataset_of_folds,
@@ -52,13 +52,15 @@ from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, MEAN, NUGGET, UNIN
 from cagp_dist.pipeline.field_solves import Execution, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
-from cagp_dist.pipeline.integration import predict_fields, with_numbers_integrated
 from cagp_dist.pipeline.map_mean import MeanLike
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_points import Targets as AllTargets
 from cagp_dist.pipeline.map_samples import draw_fields
 from cagp_dist.pipeline.map_solves import plan_of_map, solver_of
-from cagp_dist.pipeline.maps_at_times import MOST_TOGETHER, predict_in_time
+from cagp_dist.pipeline.maps_at_times import MOST_TOGETHER
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.split import Split, usual_blocks
+from cagp_dist.pipeline.task import ModelSettings, Task, fit, predict
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
@@ -281,11 +283,11 @@ def krige(
     given = locals()
     model = Kriging(**{name: given[name] for name in _PARAMETERS})
     with model._call() as call:
-        observed, mean = read(model, observations)
+        observed, given_mean = read(model, observations)
         targets = of_kind(kind, find_targets(to, observed), observed)
-        targets = model._at_times(targets, observed, mean, at)
+        targets = model._at_times(targets, observed, given_mean, at)
         solver = model._planned(observed, targets, call)
-        model._learn_from(observed, mean, call)
+        model._learn_from(observed, given_mean, call)
         return model._map(solver, targets, kind, call)
 
 
@@ -425,15 +427,8 @@ class Kriging:
 
     def _learn_from(self, observed: ObservedObject, mean: MeanLike, call: _Call) -> None:
         """Learn kernel and noise."""
-        learned = learn(self, observed, mean, call.settings, call.narrator)
-        learned = with_numbers_integrated(
-            learned,
-            observed.points,
-            asked=self.hyperparameters,
-            nugget_sought=nugget_of(self, observed.points) is None,
-            solver=self.solver,
-            narrator=call.narrator,
-        )
+        task = self._task(observed, settings_of(self, observed, mean), MapPoints(observed.points.X[:0]))
+        learned = fit(task, Execution.on(call.settings), narrator=call.narrator)
         result = learned.result
         if result is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
@@ -441,6 +436,19 @@ class Kriging:
         self.fit_result_ = result
         self.n_features_in_ = 2
         self._observed, self._learned = observed, learned
+
+    def _task(self, observed: ObservedObject, settings: ModelSettings, targets: MapPoints) -> Task:
+        """Give what is asked, as `cagp_dist.pipeline.task` takes it."""
+        return Task(
+            observed.points,
+            Split(np.arange(observed.points.north.size)),
+            AllTargets(targets),
+            settings,
+            solver=self.solver,
+            fold_solver=self.solver,
+            lead_hours=0.0 if self.causal else None,
+            refits=False,
+        )
 
     def predict(
         self, to: "To | Array" = None, return_std: bool = False, *, kind: Kind = "grid", at: At = None
@@ -499,17 +507,10 @@ class Kriging:
     def _predicted(self, solver: Solver, targets: Targets, call: _Call) -> Solution:
         """Solve, and warn where the observations say nothing."""
         observed, learned = self._fitted(targets)
-        points = observed.points
+        task = self._task(observed, ModelSettings(learned.kernel, learned.mean), targets.points)
         with call.narrator.stage("solve") as report:
             execution = Execution.on(call.settings, report=report, on_plan=call.narrator.tell)
-            if points.in_time:
-                prediction = predict_in_time(
-                    points, learned, targets.points, call.settings, execution=execution
-                )
-            else:
-                prediction = predict_fields(
-                    points, learned, targets.points, solver=solver, execution=execution
-                )
+            prediction = predict(replace(task, solver=solver), learned, execution)
         prior = prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
@@ -543,16 +544,10 @@ class Kriging:
     def _recalibrated(self, prediction: Solution, targets: Targets, call: _Call) -> RecalibratedMap:
         """Correct a prediction by errors at places that are left out."""
         observed, learned = self._fitted(targets)
+        task = self._task(observed, ModelSettings(learned.kernel, learned.mean), targets.points)
         with call.narrator.stage("recalibration") as report:
-            return recalibrate_map(
-                prediction,
-                observed.points,
-                learned,
-                targets.points,
-                call.settings,
-                method=self.recalibration,
-                report=report,
-            )
+            execution = Execution.on(call.settings, report=report)
+            return recalibrate_map(task, learned, prediction, execution, method=self.recalibration)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
@@ -652,7 +647,11 @@ class Kriging:
         with self._call() as call:
             about = f"{int(cast('Indices', split.folds).max()) + 1:,} folds"
             with call.narrator.stage("cross-validation", about) as report:
-                found = cross_validate(observed.points, learned, call.settings, split=split, report=report)
+                task = self._task(
+                    observed, ModelSettings(learned.kernel, learned.mean), MapPoints(observed.points.X[:0])
+                )
+                execution = Execution.on(call.settings, report=report)
+                found = cross_validate(task, learned, execution, split=split)
         integrated = learned.integrated is not None
         scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)
         said = {} if size is None or not observed.space.has_latitudes else {"blocks_degrees": size}

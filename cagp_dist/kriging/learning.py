@@ -11,13 +11,10 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.given_observations import given_kernel, says_mean
-from cagp_dist.pipeline import Observations, Resources
+from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.defaults import NUGGET
-from cagp_dist.pipeline.fitted_model import FittedModel, fit_model
 from cagp_dist.pipeline.map_mean import MeanLike
-from cagp_dist.pipeline.maps_at_times import fit_in_space_and_time, model_of_prior
-from cagp_dist.pipeline.narration import Narrator
-from cagp_dist.pipeline.split import Split
+from cagp_dist.pipeline.task import ModelSettings
 from cagp_dist.space import Space
 
 if TYPE_CHECKING:
@@ -28,55 +25,37 @@ OF_THE_PRIOR = ("noise_std", "lengthscale_km", "lengthscale", "variance")
 Numbers: TypeAlias = float | Sequence[float] | None
 
 
-def learn(
-    model: "Kriging",
-    observed: ObservedObject,
-    mean: MeanLike,
-    resources: Resources,
-    narrator: Narrator,
-) -> FittedModel:
-    """Take kernel and noise as they are given, or fit them."""
+def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> ModelSettings:
+    """Give what is said of kernel, noise and mean; the rest is fitted."""
     given, in_time = given_kernel(model), observed.points.in_time
     if not in_time and isinstance(given, Kernel) and given.parts[0].of_space_and_time:
         raise ArgumentError(
             f"the kernel is {given!r}, one of space and time, and each field would be a map of its own; "
-            "expected times of maps beside it: cagp.krige(..., at=times)."
+            "expected times of maps beside it: cagp.krige(..., at=times).",
+            key="kernel-of-time",
         )
     if model.prior is not None:
         _check_alone(model)
-        if in_time:
-            return model_of_prior(observed.points, model.prior)
-        check_chords("prior", model.prior.kernel, observed.space)
-        noise, own = model.prior.noise_variance, observed.points.noise_variance
-        return FittedModel(model.prior.kernel, np.asarray(noise) if own is None else own, model.prior.mean)
-    noise_std = None if isinstance(model.noise_std, str) else model.noise_std
-    if in_time:
-        return fit_in_space_and_time(
-            observed.points,
-            kernel=model.kernel,
-            mean=mean,
-            noise_std=noise_std,
-            resources=resources,
-            narrator=narrator,
+        if not in_time:
+            check_chords("prior", model.prior.kernel, observed.space)
+        return ModelSettings(model.prior.kernel, model.prior.mean, model.prior)
+    fixed: Mapping[str, list[float]] = {}
+    if not in_time:
+        fixed = fixed_numbers(
+            lengthscale=model.lengthscale,
+            lengthscale_km=model.lengthscale_km,
+            variance=model.variance,
+            space=observed.space,
         )
-    fixed = fixed_numbers(
-        lengthscale=model.lengthscale,
-        lengthscale_km=model.lengthscale_km,
-        variance=model.variance,
-        space=observed.space,
-    )
-    if isinstance(model.kernel, Kernel):
-        fixed = numbers_of(model.kernel, fixed, observed.space)
-    return fit_model(
-        observed.points,
-        Split(observed.points.there),
-        kernel=model.kernel,
-        mean=mean,
+        if isinstance(model.kernel, Kernel):
+            fixed = numbers_of(model.kernel, fixed, observed.space)
+    return ModelSettings(
+        model.kernel,
+        mean,
         fixed=fixed,
-        noise_std=noise_std,
+        noise_std=None if isinstance(model.noise_std, str) else model.noise_std,
         nugget_std=nugget_of(model, observed.points),
-        resources=resources,
-        narrator=narrator,
+        hyperparameters=model.hyperparameters,
     )
 
 

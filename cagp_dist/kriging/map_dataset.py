@@ -264,9 +264,8 @@ def with_recalibration(
     return corrected.assign_attrs(
         recalibration=method,
         reference_noise_std=usual,
-        recalibration_statement="std, predictive_std and quantile belong to distributions that were "
-        f"recalibrated ({method}) by errors at {found.places:,} places, each of which was predicted from "
-        f"{found.left_out}. They describe an observation with reference_noise_std.",
+        recalibration_statement=f"{found.statement} predictive_std and quantile describe an observation with "
+        "reference_noise_std.",
     )
 
 

@@ -126,8 +126,6 @@ class Solution:
     quantiles: Array | None = None
     fine_mean: Array | None = None  # (T, r) posterior mean alone, where that was asked for
     sampled: SampledMap | None = None  # mean and error bars from samples, where that was asked for
-    # (q,) of a cross-validation, the nugget with which each test point was predicted, where they differ
-    test_nugget: Array | None = None
     left_out: LeftOut | None = None  # each observation as all others predict it, where that was asked for
     state: RingState | None = None  # of a field that is Markov in time, for the time after
 
@@ -140,6 +138,15 @@ class Solution:
     def std(self) -> Array:
         """Posterior standard deviation (T, q), latent."""
         return self.steps[-1].std
+
+    def of_times(self, count: int) -> "Solution":
+        """Give each of so many times of the targets a row: (1, T q) as (T, q)."""
+        own = self.computational_std
+        steps = tuple(
+            replace(step, mean=step.mean.reshape(count, -1), std=step.std.reshape(count, -1))
+            for step in self.steps
+        )
+        return replace(self, steps=steps, computational_std=None if own is None else own.reshape(count, -1))
 
 
 def bounds_are_cheap(solver: Solver, *, observed: int, targets: int) -> bool:

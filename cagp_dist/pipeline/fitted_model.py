@@ -1,7 +1,7 @@
 """The prior of a map: given, or fitted to the observations; and its mean for each pattern of gaps."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import NamedTuple, TypeAlias, cast
@@ -49,14 +49,41 @@ class FittedModel:
     """Kernel, noise and mean of a map."""
 
     kernel: Kernel
-    noise_variance: Array  # () of all observations, or (n,) of each place
     mean: MeanLike  # a family, whose coefficients are fitted to each field; or the mean itself
+    known_noise: Array  # variance () of all observations, or (n,) of each place; 0 where none is known
+    nugget: float = 0.0  # variance beside it; of all noise, where none is known
     result: FitResult | None = None  # the fit, where one was done
     fitted_to: str = ""  # what decided, for people
     held: Mapping[str, str] = field(default_factory=dict)  # numbers held in the fit, and why
-    known_noise: Array = field(default_factory=lambda: np.asarray(0.0))  # () or (n,); 0 where none was
+    sites: Sites | None = None  # points and times of the fit; None of a kernel of space and time
     integrated: Integrated | None = None  # the posterior of the numbers, where they are integrated over
     numbers: str = GIVEN  # whether they are, and why, for people
+
+    @property
+    def noise_variance(self) -> Array:
+        """Of an observation, () of all or (n,) of each place."""
+        return np.asarray(self.known_noise + self.nugget)
+
+    def noise_of(self, known: Array) -> Array:
+        """Noise variance of observations (k,) of which so much is known, as of `known_noise`.
+
+        Of numbers that are integrated over, the mean of it.
+        """
+        found = self.integrated
+        if found is None or (found.held.noise and not found.held.nugget):
+            return np.asarray(known + self.nugget)
+        spread = 1.0 if np.isinf(found.degrees) else found.degrees / (found.degrees - 2.0)
+        own = known if found.held.noise else np.ones_like(known)
+        return np.asarray(spread * np.tensordot(found.weights, found.noise_variances(own), axes=1))
+
+    @property
+    def usual_noise(self) -> float:
+        """Noise variance of a new observation: with the median of what is known, which few bad ones leave."""
+        return float(self.noise_of(np.atleast_1d(np.median(self.known_noise)))[0])
+
+    def of_observations(self, observed: Observations, noise_std: float | None = None) -> "FittedModel":
+        """Take what is known of the noise of other observations than those of the fit."""
+        return replace(self, known_noise=known_noise(observed, observed.there, noise_std))
 
     @property
     def lengthscales(self) -> tuple[float, ...]:
@@ -68,13 +95,6 @@ class FittedModel:
     def hours(self) -> tuple[float, ...]:
         """Lengthscales in time, of kernels of space and time."""
         return tuple(part.hours for part in self.kernel.parts if isinstance(part, SpaceTime))
-
-    @property
-    def nugget(self) -> float:
-        """Fitted noise variance beside the least that was known, which is 0 where none was."""
-        assert self.result is not None
-        least = float(self.known_noise.min())
-        return max(self.result.prior.noise_number - least, NO_NUGGET * least)
 
     @property
     def is_doubtful(self) -> bool:
@@ -121,6 +141,14 @@ class FittedModel:
         return Prior(self.kernel, level, mean_of(self.mean, observed, places, fields))
 
 
+def given_model(observed: Observations, prior: Prior) -> FittedModel:
+    """Take kernel, noise and mean as they are given; observations may have a noise of their own."""
+    noise, own = prior.noise_variance, observed.noise_variance
+    if own is None and isinstance(noise, float | int):
+        return FittedModel(prior.kernel, prior.mean, np.asarray(0.0), float(noise))
+    return FittedModel(prior.kernel, prior.mean, np.asarray(noise) if own is None else own)
+
+
 def families(kernel: KernelLike) -> tuple[Family, ...]:
     """Families of the parts of a kernel; of one that is to be chosen, those kept without a fit."""
     if chosen_by(kernel) is not None:
@@ -149,13 +177,12 @@ def fit_model(
     nugget_std: float | None,
     resources: Resources,
     narrator: Narrator,
-    sites: Sites | None = None,
     progress: Callable[[FitProgress], None] | None = None,
     checkpoints: SolveCheckpoints | None = None,
 ) -> FittedModel:
     """Fit what is not ``fixed`` of kernel and noise to the observed places, by maximum likelihood.
 
-    Those that decide are ``sites``, by default `choose_sites`. ``progress`` gets each evaluation.
+    Those that decide are `sites_of_fit`. ``progress`` gets each evaluation.
     """
     parts = families(kernel)
     known = known_noise(observed, split.observed, noise_std)
@@ -173,10 +200,8 @@ def fit_model(
                 'kernel with its smoothness, such as "matern(0.8)", or a number less.'
             )
         given = _kernel_of(kernel, parts, fixed)
-        return FittedModel(given, known + (level - least), mean, held=reasons, known_noise=known)
-    if sites is None:  # rings take the same noise everywhere
-        gridded = observed.grid is not None and observed.noise_variance is None
-        sites = choose_sites(observed, split.observed, gridded=gridded)
+        return FittedModel(given, mean, known, level - least, held=reasons)
+    sites = sites_of_fit(observed, split.observed)
     size = FitSize(
         sites.method,
         sites.chosen.size,
@@ -212,9 +237,12 @@ def fit_model(
         fitted_to += f", {sites.times.size} of {observed.fields} fields"
     if least > 0.0 and level is None and nugget <= NO_NUGGET * least:
         reasons["noise_variance"] = "no nugget was found beside the known noise"
-    return FittedModel(
-        result.prior.kernel, known + nugget, mean, result, fitted_to, reasons, known_noise=known
-    )
+    return FittedModel(result.prior.kernel, mean, known, nugget, result, fitted_to, reasons, sites)
+
+
+def sites_of_fit(observed: Observations, places: Indices) -> Sites:
+    """Choose the places and fields that decide; rings take the same noise everywhere."""
+    return choose_sites(observed, places, gridded=observed.gridded and observed.noise_variance is None)
 
 
 def _held(name: str, held: Sequence[float], parts: Sequence[Family]) -> Sequence[object]:
@@ -245,17 +273,15 @@ def known_noise(observed: Observations, there: Indices, noise_std: float | None)
         return np.asarray(float(noise_std) ** 2)
     if observed.noise_variance is None:
         return np.asarray(0.0)
-    own = observed.noise_variance[there]
+    every, own = observed.noise_variance, observed.noise_variance[there]
     if not (own > 0.0).all():
         raise DataError(
             f"the noise is {np.sqrt(own[~(own > 0.0)][0]):g} where there are observations; "
             "expected standard deviations above zero."
         )
-    if (own == own[0]).all():
+    if (every == own[0]).all():
         return np.asarray(own[0])
-    known = np.full(observed.noise_variance.size, own.mean())
-    known[there] = own
-    return known
+    return np.where(every > 0.0, every, own.mean())
 
 
 def _check_nugget(nugget_std: float | None, *, known: bool) -> None:

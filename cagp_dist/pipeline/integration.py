@@ -11,7 +11,6 @@ from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.kernels import Elementary
 from cagp_dist.likelihood.exact.integrated import (
     HYPERPARAMETERS,
-    Components,
     Held,
     Integrated,
     SharedFields,
@@ -24,7 +23,7 @@ from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_mean import mean_of
-from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_solves import solve_map
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
@@ -56,6 +55,7 @@ def with_numbers_integrated(
     asked: str,
     nugget_sought: bool,
     solver: "str | Solver",
+    obstacle: str | None = None,
     narrator: Narrator,
 ) -> FittedModel:
     """Integrate over the numbers of a map where that is asked for, or where they are not known well."""
@@ -75,7 +75,7 @@ def with_numbers_integrated(
     )
     patterns = [fields for fields, _ in fields_of(learned, observed, held)]
     exact = solver in EXACT if isinstance(solver, str) else is_exact(solver, observed.there.size)
-    obstacle = why_not(learned.kernel, patterns, held, solver=solver, exact=exact)
+    obstacle = obstacle or why_not(learned.kernel, patterns, held, solver=solver, exact=exact)
     if observed.in_time:
         obstacle = "the kernel has a lengthscale in time"
     if obstacle is not None:
@@ -100,7 +100,7 @@ def with_numbers_integrated(
 def predict_fields(
     observed: Observations,
     learned: FittedModel,
-    targets: MapPoints,
+    targets: Targets,
     *,
     solver: Solver,
     execution: Execution,
@@ -110,60 +110,60 @@ def predict_fields(
     if found is None:
         return solve_map(observed, learned, targets, solver=solver, execution=execution)
     began = perf_counter()
-    T, q = observed.fields, len(targets.X)
+    T, q = observed.fields, targets.size
     mean, variance = np.empty((T, q)), np.empty((T, q))
     quantiles = np.empty((T, len(QUANTILE_LEVELS), q))
+    fine = None if targets.mean_at is None else np.empty((T, targets.mean_at.size))
     drift = None
-    patterns = list(fields_of(learned, observed, found.held))
+    patterns = fields_of(learned, observed, found.held)
     for number, (fields, chosen) in enumerate(patterns):
-        for some, distribution in mixtures(found, fields, targets.wanted):
+        for some, distribution in mixtures(found, fields, targets.points.wanted):
             mean[chosen, some], variance[chosen, some] = distribution.mean, distribution.std**2
             quantiles[chosen, :, some] = np.moveaxis(distribution.quantile(QUANTILE_LEVELS), 0, 1)
             execution.progress((number + some.stop / q) / len(patterns), "")
+        if fine is not None and targets.mean_at is not None:
+            for some, distribution in mixtures(found, fields, targets.mean_at.wanted):
+                fine[chosen, some] = distribution.mean
         if isinstance(learned.mean, EstimatedMean) and learned.estimates_mean:
             names = tuple(learned.mean.coefficient_names)
             drift = drift or DriftCoefficients(names, np.empty((len(names), T)), np.empty((len(names), T)))
             of_terms = Mixture(*found.coefficients(fields))
             drift.values[:, chosen], drift.std[:, chosen] = of_terms.mean.T, of_terms.std.T
+    said = f"{counted(len(found.nodes), 'dense factor')}, integrated over"
     return Solution(
         steps=(SolveStep(1, mean, np.sqrt(variance), perf_counter() - began),),
         status=Status.EXACT,
-        plan=(),
-        solvers=(f"{counted(len(found.nodes), 'dense factor')}, integrated over",),
+        plan=(f"{said}: {found.distributions}",),
+        solvers=(said,),
         executor=execution.executor.description,
         computational_std=np.zeros((T, q)),
         drift=drift,
         quantiles=quantiles,
+        fine_mean=fine,
     )
 
 
-def distribution_of_observations(
-    prediction: Solution,
+def distributions_of_observations(
+    mean: Array,
+    std: Array,
     observed: Observations,
     learned: FittedModel,
     targets: MapPoints,
-    noise_variance: Array,
-) -> Predictive:
-    """Distribution (T, q) of observations at targets; the known part of their noise is () or (q,)."""
+    known_noise: Array,
+) -> Iterator[tuple[Indices, Indices, Predictive]]:
+    """Yield distributions (T', q') of observations at some fields and some of the targets.
+
+    Mean and standard deviation of the field are (T, q); of the noise so much is known there, (q,).
+    """
     found = learned.integrated
     if found is None:
-        return Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise_variance))
-    # in the unit of the noises that were known; where none was, all are alike
-    known = np.ones(prediction.mean.shape[1])
-    if found.held.noise:
-        nugget = learned.noise_variance - learned.known_noise if found.held.nugget else 0.0
-        known = np.broadcast_to(noise_variance - np.max(nugget), known.shape).copy()
-    parts: list[Components] = []
-    order: list[Indices] = []
+        noise = learned.noise_of(known_noise)
+        yield np.arange(len(mean)), np.arange(mean.shape[1]), Gaussian(mean, np.sqrt(std**2 + noise))
+        return
+    known = known_noise if found.held.noise else np.ones_like(known_noise)
     for fields, chosen in fields_of(learned, observed, found.held):
-        parts.append(found.predict(fields, targets.wanted, noise_variance=known))
-        order.append(chosen)
-    back = np.argsort(np.concatenate(order))
-    location, scale = (
-        np.concatenate([np.broadcast_to(getattr(each, name), each.location.shape) for each in parts], axis=1)
-        for name in ("location", "scale")
-    )
-    return Mixture(parts[0].weights, location[:, back], scale[:, back], parts[0].degrees)
+        for some, distribution in mixtures(found, fields, targets.wanted, known):
+            yield chosen, np.arange(some.start, some.stop), distribution
 
 
 def drawn_numbers(
@@ -181,7 +181,8 @@ def drawn_numbers(
         plugged = replace(
             learned,
             kernel=found.kernel.family(node.lengthscale, node.variance),
-            noise_variance=alone.noise_variances(known)[0],
+            known_noise=alone.noise_variances(known)[0],
+            nugget=0.0,
             integrated=None,
         )
         stretch = np.ones(draws.size)
@@ -196,19 +197,6 @@ def means_of(found: Integrated, learned: FittedModel, observed: Observations, ta
     for fields, chosen in fields_of(learned, observed, found.held):
         mean[chosen] = found.predict(fields, targets.wanted).location[0]
     return mean
-
-
-def usual_noise_variance(learned: FittedModel, there: Indices) -> float:
-    """Noise variance of a new observation: the median of those of the places, which few bad ones leave."""
-    found = learned.integrated
-    if found is None or (found.held.noise and not found.held.nugget):
-        noise = learned.noise_variance
-        return float(noise) if noise.ndim == 0 else float(np.median(noise[there]))
-    known = learned.known_noise
-    usual = np.median(known[there]) if known.ndim else known
-    at_nodes = found.noise_variances(np.asarray(usual if found.held.noise else 1.0))
-    spread = 1.0 if np.isinf(found.degrees) else found.degrees / (found.degrees - 2.0)
-    return float(spread * found.weights @ at_nodes)
 
 
 def fields_of(learned: FittedModel, observed: Observations, held: Held) -> list[tuple[SharedFields, Indices]]:

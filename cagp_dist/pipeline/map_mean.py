@@ -18,7 +18,7 @@ from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.variables import range_error
 from cagp_dist.variables.units import conversion
 
-MeanLike: TypeAlias = "str | Mean"
+MeanLike: TypeAlias = "str | Mean | MeanFamily"
 
 
 def is_estimated(mean: MeanLike) -> TypeGuard[EstimatedMean]:
@@ -26,9 +26,11 @@ def is_estimated(mean: MeanLike) -> TypeGuard[EstimatedMean]:
     return isinstance(mean, EstimatedMean) and not callable(mean)
 
 
-def is_read(mean: object) -> TypeGuard[str]:
+def is_read(mean: MeanLike) -> bool:
     """Whether a mean is read for each time, and known but for a shift."""
-    return isinstance(mean, str) and isinstance(MEANS.get(mean.partition(":")[0]), ReadFamily)
+    if isinstance(mean, str):
+        return isinstance(MEANS.get(mean.partition(":")[0]), ReadFamily)
+    return not (callable(mean) or isinstance(mean, int | float | EstimatedMean))
 
 
 def residuals_about(mean: Mean, X: Array, values: Array) -> Array:
@@ -43,9 +45,9 @@ def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Ind
     """Prior mean of fields that were observed at the same places; one with coefficients estimates these."""
     if callable(mean):
         return partial(columns_of, mean, fields)
-    if not isinstance(mean, str):
+    if isinstance(mean, int | float):
         return mean
-    family = mean_family(mean, variable=observed.variable.name)
+    family = mean_family(mean, variable=observed.variable.name) if isinstance(mean, str) else mean
     if isinstance(family, EstimatedMean):
         return family
     latitude, longitude = observed.north[places], observed.east[places]
@@ -72,8 +74,7 @@ class MeanByPattern:
 
 def mean_of_all(mean: MeanLike, observed: Observations, places: Indices) -> Mean:
     """Prior mean of all fields at some places: fitted to those that a field has, if it is fitted before."""
-    family = mean_family(mean, variable=observed.variable.name) if isinstance(mean, str) else None
-    if family is None or isinstance(family, EstimatedMean):
+    if not is_read(mean):
         return mean_of(mean, observed, places, np.arange(observed.fields))
     present = observed.present[:, places]
     parts = [

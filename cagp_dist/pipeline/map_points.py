@@ -1,6 +1,7 @@
 """Where a map is wanted, in numbers alone."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.geometry import beside_hours
 from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.gram.targets import part
+from cagp_dist.gram.targets import averaged, part, target_points
 from cagp_dist.latlon import LatLonGrid
 
 
@@ -20,6 +21,18 @@ class MapPoints:
     X: Array  # (q, 3), of a plane (q, 2), or (q, 4) in space and time
     grid: LatLonGrid | None = None  # the full-circle grid that the points are, row by row
     cells: LinearFunctionals | None = None
+
+    @classmethod
+    def of(cls, wanted: Array | LinearFunctionals) -> Self:
+        """Take points, or weighted sums of the field."""
+        if isinstance(wanted, np.ndarray):
+            return cls(wanted)
+        return cls(averaged(wanted, target_points(wanted)), cells=wanted)
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return len(self.X)
 
     @property
     def wanted(self) -> Array | LinearFunctionals:
@@ -41,3 +54,25 @@ class MapPoints:
         cells = None if self.cells is None else part(self.cells, chosen)
         assert cells is None or isinstance(cells, LinearFunctionals)
         return type(self)(self.X[chosen], cells=cells)
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """All that is predicted: points or means that have names by their kind, and more of which the mean is."""
+
+    points: MapPoints  # each with its mean and its error bar
+    kinds: Mapping[str, slice] = field(default_factory=dict)  # which of them are of which kind
+    mean_at: MapPoints | None = None  # more of them, where the mean alone is wanted
+    # which of the points each of these goes with, of iterations that stop one by one
+    mean_like: Indices | None = None
+    sampled_at: MapPoints | None = None  # more of them, whose error bars come from samples
+    samples: int = 0  # how many
+
+    @property
+    def size(self) -> int:
+        """Points that have an error bar each."""
+        return self.points.size
+
+    def of_kind(self, name: str) -> slice:
+        """Which of the points are of a kind; none where there is none."""
+        return self.kinds.get(name, slice(0, 0))

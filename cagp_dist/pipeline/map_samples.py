@@ -10,7 +10,7 @@ from cagp_dist.pipeline.defaults import BLOCK_SIZE, JITTER, MOST_SAMPLED, USUAL_
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.integration import drawn_numbers, means_of
-from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_solves import NAMED_SOLVERS, problem_of_map, solve_map, solver_of
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
@@ -88,7 +88,7 @@ def _draw_by_covariance(
 ) -> Draws:
     """Draw by a root of the covariance of each field, q^3 / 3 flops."""
     prediction = solve_map(
-        observed, learned, targets, solver=solver, execution=execution, full_covariance=True
+        observed, learned, Targets(targets), solver=solver, execution=execution, full_covariance=True
     )
     assert prediction.covariance is not None
     draws = np.empty((size, *prediction.mean.shape))

@@ -10,7 +10,7 @@ from cagp_dist.latlon import LatLonGrid
 from cagp_dist.pipeline.defaults import BLOCK_SIZE, MOST_SWEEPS, SHARE
 from cagp_dist.pipeline.field_solves import Execution, Solution, bounds_are_cheap, solve
 from cagp_dist.pipeline.fitted_model import FittedModel
-from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.solve_plans import choose_solver, plan_of_patterns
@@ -46,18 +46,23 @@ def solver_of(asked: "str | Solver", observed: Observations) -> Solver:
 def solve_map(
     observed: Observations,
     learned: FittedModel,
-    targets: MapPoints,
+    targets: Targets,
     *,
     solver: Solver,
     execution: Execution,
     full_covariance: bool = False,
 ) -> Solution:
     """Predict all fields at the targets, each from its own observations."""
+    more, sampled = targets.mean_at, targets.sampled_at
     return solve(
-        *problem_of_map(observed, learned, targets, solver),
+        *problem_of_map(observed, learned, targets.points, solver),
         solver=solver,
         execution=execution,
         full_covariance=full_covariance,
+        X_mean=None if more is None else more.wanted,
+        mean_like=targets.mean_like,
+        X_sampled=None if sampled is None else sampled.wanted,
+        samples=targets.samples,
     )
 
 

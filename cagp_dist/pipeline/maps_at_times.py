@@ -27,7 +27,7 @@ from cagp_dist.likelihood.starts import Start
 from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families, known_noise
 from cagp_dist.pipeline.map_mean import MeanLike, is_estimated, is_read, mean_of
-from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_solves import solve_map, solver_of
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
@@ -36,6 +36,7 @@ from cagp_dist.pipeline.series_maps import predict_series, series_map
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.solvers import Status
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
+from cagp_dist.text import counted
 
 COMPARED = 500
 """Values by which kernels are compared, exactly: seven fits of a second or less."""
@@ -84,11 +85,11 @@ def fit_in_space_and_time(
     check_mean(mean)
     bounds: dict[str, Sequence[object]] = {} if least == 0.0 else {"noise_variance": (least, least)}
     if isinstance(kernel, Kernel):
-        _check_kernel(kernel)
+        check_kernel(kernel)
         bounds |= _held(kernel)
     held = dict.fromkeys(bounds, "it was given")
     if isinstance(kernel, Kernel) and least > 0.0:
-        return FittedModel(kernel, known, mean, held=held, known_noise=known)
+        return FittedModel(kernel, mean, known, held=held)
     centre = mean_of(mean, observed, observed.there, np.arange(1))
     candidates = _candidates(kernel, in_time)
 
@@ -131,7 +132,7 @@ def fit_in_space_and_time(
             result = fitted(family, everything, start=start_of(result))
     where = f"{result.points:,} values at {np.unique(observed.hours).size:,} times"
     nugget = result.prior.noise_number - least
-    return FittedModel(result.prior.kernel, known + nugget, mean, result, where, held, known_noise=known)
+    return FittedModel(result.prior.kernel, mean, known, nugget, result, where, held)
 
 
 def _with_sum(
@@ -172,14 +173,6 @@ def text_of_fit(values: int) -> str:
     return f"kernel of space and time, and noise, by {values:,} observations"
 
 
-def model_of_prior(observed: Observations, prior: Prior) -> FittedModel:
-    """Take kernel, noise and mean as they are given."""
-    _check_kernel(prior.kernel)
-    check_mean(prior.mean)
-    own = observed.noise_variance
-    return FittedModel(prior.kernel, np.asarray(prior.noise_variance) if own is None else own, prior.mean)
-
-
 def predict_in_time(
     observed: Observations,
     learned: FittedModel,
@@ -193,6 +186,22 @@ def predict_in_time(
     With a lead each from the observations that end so long before it, with a window from those within so many
     hours of it. A mean that is fitted is then that of all of them. Without any it is the prior.
     """
+    found = _predicted(observed, learned, targets, settings, execution)
+    return replace(
+        found,
+        steps=(_before(observed, learned, targets), *found.steps),
+        plan=(*found.plan, _seen_text(observed, settings, solves=len(found.plans))),
+    )
+
+
+def _predicted(
+    observed: Observations,
+    learned: FittedModel,
+    targets: MapPoints,
+    settings: SolveSettings,
+    execution: Execution,
+) -> Solution:
+    """Predict by modes, or by a solve for all targets that see the same observations."""
     began, q, groups = perf_counter(), len(targets.X), _groups(observed, targets, settings)
     if groups[0][1] is None and (series := series_map(observed, learned, targets, settings)) is not None:
         prior = learned.prior(observed, observed.there)
@@ -211,7 +220,7 @@ def predict_in_time(
             own = replace(execution, progress=said, on_plan=_unsaid if found else execution.on_plan)
             part = targets.part(some)
             if seen.count:
-                solution = solve_map(seen, learned, part, solver=solver, execution=own)
+                solution = solve_map(seen, learned, Targets(part), solver=solver, execution=own)
             else:
                 solution = _prior(learned, part, execution)
             found.append((some, solution))
@@ -241,6 +250,30 @@ def _groups(
         (np.flatnonzero(group.reshape(-1) == number), there[slice(*ranges[number])])
         for number in np.argsort(ranges[:, 0] - ranges[:, 1], kind="stable")
     ]
+
+
+def _before(observed: Observations, learned: FittedModel, targets: MapPoints) -> SolveStep:
+    """Give the prior of all targets (1, q), with coefficients of its mean by least squares."""
+    std, points = np.sqrt(prior_variance(learned.kernel, targets.wanted)[None]), target_points(targets.wanted)
+    if is_estimated(learned.mean):
+        basis, values = np.asarray(learned.mean.basis_at(observed.X[observed.there])), observed.values[0]
+        coefficients = np.linalg.lstsq(basis, values[observed.there], rcond=None)[0]
+        mean = np.asarray(learned.mean.basis_at(points)) @ coefficients[:, None]
+    else:
+        mean = Prior(learned.kernel, 1.0, cast("Mean", learned.mean)).mean_at(points)
+    return SolveStep(0, averaged(targets.wanted, mean).T, std, 0.0)
+
+
+def _seen_text(observed: Observations, settings: SolveSettings, *, solves: int) -> str:
+    """Say what each target is predicted from."""
+    times, lead = np.unique(observed.hours[observed.there]).size, settings.lead_hours
+    seen = "all of them" if settings.window_hours is None else f"those within {settings.window_hours:g} hours"
+    if lead is not None:
+        seen += f" that end {lead:g} hours before it" if lead else ", none later than itself"
+    return (
+        f"{counted(observed.count, 'value')} at {counted(times, 'time')} are points in space and time; a "
+        f"target sees {seen}: {counted(solves, 'solve')}"
+    )
 
 
 def _prior(learned: FittedModel, targets: MapPoints, resources: Resources) -> Solution:
@@ -283,7 +316,7 @@ def _joined(parts: Sequence[tuple[Indices, Solution]], seconds: float) -> Soluti
     )
 
 
-def _check_kernel(kernel: Kernel) -> None:
+def check_kernel(kernel: Kernel) -> None:
     """Refuse a kernel with its numbers that knows of no time."""
     if not all(isinstance(part, SpaceTime) for part in kernel.parts):
         raise ArgumentError(

@@ -1,6 +1,6 @@
 """Which places are observed and which are held out."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -18,6 +18,7 @@ class Split:
     observed: Indices  # (n,)
     held_out: Indices = field(default_factory=lambda: np.arange(0))  # (q,), scored
     folds: Indices | None = None  # (q,): the fold of each held-out place, if all of these are observed
+    fold_of: Indices | None = None  # (n,): the fold of each observed one; -1 for none
 
     @classmethod
     def into_folds(
@@ -48,14 +49,13 @@ class Split:
                 generator=generator,
                 called="folds",
             )
-        return cls(places, places, folds=folds)
+        return cls(places, places, folds, folds)
 
-    def parts(self) -> "Iterator[Split]":
-        """Yield a split for each fold: its places are held out, and those of the others observed."""
-        folds = np.arange(0) if self.folds is None else self.folds
-        for fold in range(int(folds.max(initial=-1)) + 1):
-            left = self.held_out[folds == fold]
-            yield Split(self.observed[~np.isin(self.observed, left)], left)
+    def without(self, folds: Sequence[int]) -> "Split":
+        """Leave out the places of some folds."""
+        assert self.fold_of is not None
+        left = np.isin(self.fold_of, folds)
+        return Split(self.observed[~left], self.observed[left])
 
 
 def usual_blocks(observed: Observations, count: int) -> float:

@@ -3,17 +3,18 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import isfinite
+from operator import add
 from statistics import NormalDist
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
 from cagp_dist.arrays import Indices
 from cagp_dist.errors import DataError, FitError
-from cagp_dist.geometry import coinciding
 from cagp_dist.gram.ring_filter import RingFilter
-from cagp_dist.means import FieldMean
+from cagp_dist.kernels import Family, Kernel, name_of
 from cagp_dist.pipeline import (
     NAMES,
     FitProgress,
@@ -24,23 +25,23 @@ from cagp_dist.pipeline import (
     noise_is_negligible,
 )
 from cagp_dist.pipeline.field_solves import Execution
-from cagp_dist.pipeline.fitted_model import fit_model
-from cagp_dist.pipeline.fitting import Sites, choose_sites, effective_times
+from cagp_dist.pipeline.fitted_model import FittedModel, sites_of_fit
+from cagp_dist.pipeline.fitting import Sites, effective_times
 from cagp_dist.pipeline.map_mean import mean_of
-from cagp_dist.pipeline.narration import Narrator
-from cagp_dist.pipeline.split import Split
-from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.pipeline.task import fit
+from cagp_dist.prior import Prior
 from cagp_dist.remedies import advice
 from cagp_dist.service.filtered_jobs import fit_in_time
 from cagp_dist.service.jobfile.prior_table import FitTo, PriorTable
-from cagp_dist.service.jobs_in_time import fit_all_times, kernel_keys
-from cagp_dist.service.task import PreparedJob, fit_mean
+from cagp_dist.service.task import TIME_KERNELS, PreparedJob, places_of_fit
+from cagp_dist.space_time import SpaceTime
 from cagp_dist.text import counted
 
 T = TypeVar("T")
 
 HOURS = "time_lengthscale_hours"
 LEVEL = 0.95  # Of the intervals that are shown of the numbers
+FEWEST_TIMES = 2  # To which a kernel in time is fitted
 Z_OF_LEVEL = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
 
 
@@ -48,7 +49,7 @@ Z_OF_LEVEL = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
 class FittedPrior:
     """A prior whose numbers were fitted."""
 
-    prior: Prior  # kernel, noise and the mean of the job
+    model: FittedModel  # kernel, noise and mean
     # estimates, standard errors, log-likelihood and status, as `cagp_dist.fit` gives them
     result: FitResult
     fit_to: FitTo  # what the job asked for
@@ -61,6 +62,11 @@ class FittedPrior:
     # standard error of the lengthscale in time of whole grids that go on; NaN where that is given
     hours_error: float | None = None
     days: RingFilter | None = None  # by which that was fitted
+
+    @property
+    def prior(self) -> Prior:
+        """Kernel and noise, beside what is known of it."""
+        return numbers_of(self.model)
 
     @property
     def ok(self) -> bool:
@@ -141,6 +147,23 @@ class FittedPrior:
         }
 
 
+def numbers_of(model: FittedModel) -> Prior:
+    """Kernel and noise of a model, beside what is known of it; the mean stands by itself."""
+    return Prior(model.kernel, model.nugget)
+
+
+def kernel_keys(kernel: Kernel) -> dict[str, str]:
+    """Write a kernel without its numbers as the keys of a job file do."""
+    parts = kernel.parts
+    if not all(isinstance(part, SpaceTime) for part in parts):
+        return {"kernel": name_of(kernel)}
+    own = cast("tuple[SpaceTime, ...]", parts)
+    in_space = reduce(add, [part.space for part in own[1:]], cast("Kernel", own[0].space))
+    in_time = None if own[0].time is None else own[0].time.family
+    names = {family: name for name, family in TIME_KERNELS.items()}
+    return {"kernel": name_of(in_space), "time_kernel": names[cast("Family | None", in_time)]}
+
+
 def prior_numbers(prior: Prior) -> list[float]:
     """All numbers of a prior in the order of `Numbering`: lengthscales, variances and the noise variance."""
     parts = prior.kernel.parts
@@ -164,70 +187,54 @@ def _finite(number: float | None) -> float | None:
 
 
 def fit_prior(
-    task: PreparedJob, execution: Execution, *, note: Callable[[str], None] = lambda text: None
+    prepared: PreparedJob, execution: Execution, *, note: Callable[[str], None] = lambda text: None
 ) -> FittedPrior:
-    """Fit the numbers of a job's kernel, of a sum all of them, and the noise variance, given its mean."""
-    if task.seen is not None:
-        return _fit_all_times(task, execution, note=note)
-    points, observed, mean = values_of_fit(task)
-    sites, fit_to = sites_of(task), task.job.prior.fit_to
+    """Fit the numbers of a job's kernel, of a sum all of them, and the noise variance."""
+    task, table, units = prepared.task, prepared.job.prior, prepared.points.variable.units
+    decide = task.observed if task.fitted_to is None else task.fitted_to
+    if decide.in_time:
+        _check_times(decide)
+        note(f"to values of all times, on {execution.executor.description}")
+        execution.progress(None, "kernel of space and time, and noise")
+        model = fit(task, execution)
+        assert model.result is not None
+        return FittedPrior(model, model.result, table.fit_to, model.fitted_to, units, model.result.method)
+    sites = sites_of(prepared)
     note(f"to {sites.where}, on {execution.executor.description}")
     note(f"likelihood: {sites.likelihood}")
-    asked = np.sort(observed) if fit_to == "observed" else np.arange(points.north.size)
-    with Narrator(shown=False) as narrator:
-        model = fit_model(
-            points,
-            Split(asked),
-            kernel=task.job.prior.kernel,
-            mean=mean,
-            fixed={},
-            noise_std=None,
-            nugget_std=None,
-            resources=execution,
-            narrator=narrator,
-            sites=sites,
-            progress=lambda state: execution.progress(None, _shown(state)),
-            checkpoints=execution.checkpoints,
-        )
+    model = fit(task, execution, progress=lambda state: execution.progress(None, _shown(state)))
     assert model.result is not None
-    prior = Prior(model.kernel, model.nugget, task.mean)
-    noise = np.broadcast_to(model.noise_variance, points.north.shape)[sites.chosen]
-    own = mean_of(mean, points, sites.chosen, sites.times)
-    worth = effective_times(prior.kernel, noise, sites, points, own)
+    result = model.result
+    note(f"parameters are {model.numbers}")
+    noise = np.broadcast_to(model.of_observations(decide).noise_variance, decide.north.shape)[sites.chosen]
+    own = mean_of(model.mean, decide, sites.chosen, sites.times)
+    worth = effective_times(model.kernel, noise, sites, decide, own)
     hours_error, days = None, None
-    if task.job.prior.is_previous:
-        prior, hours_error, days = fit_in_time(task, prior, execution)
+    if table.is_previous:
+        model, hours_error, days = fit_in_time(prepared, model, execution)
     return FittedPrior(
-        prior=prior,
-        result=model.result,
-        fit_to=fit_to,
+        model,
+        result,
+        fit_to=table.fit_to,
         where=sites.where,
         likelihood=sites.likelihood,
         times=sites.times.size,
         effective_times=worth,
-        units=points.variable.units,
+        units=units,
         hours_error=hours_error,
         days=days,
     )
 
 
-def _fit_all_times(task: PreparedJob, execution: Execution, *, note: Callable[[str], None]) -> FittedPrior:
-    """Fit the numbers of a kernel of space and time."""
-    assert task.seen is not None
-    own = task if task.fit_points is not None else replace(task, points=task.seen.points)
-    points, train, _ = values_of_fit(own)
-    note(f"to values of all times, on {execution.executor.description}")
-    execution.progress(None, "kernel of space and time, and noise")
-    model = fit_all_times(task.job.prior, task.family, points, train, execution)
-    assert model.result is not None
-    return FittedPrior(
-        prior=Prior(model.kernel, model.nugget, task.mean),
-        result=model.result,
-        fit_to=task.job.prior.fit_to,
-        where=model.fitted_to,
-        likelihood=model.result.method,
-        units=points.variable.units,
-    )
+def _check_times(observed: Observations) -> None:
+    """Raise `DataError` where a kernel in time has a single time to be fitted to."""
+    times = np.unique(observed.hours[observed.there])
+    if times.size < FEWEST_TIMES:
+        raise DataError(
+            f"[prior] time_kernel is fitted to observations of {counted(times.size, 'time')}; expected two "
+            "or more. Give more times, a longer window_hours in [design], or the parameters of the prior.",
+            key="few-times",
+        )
 
 
 def _shown(state: FitProgress) -> str:
@@ -241,25 +248,12 @@ def _shown(state: FitProgress) -> str:
     )
 
 
-def values_of_fit(task: PreparedJob) -> tuple[Observations, Indices, FieldMean | EstimatedMean]:
-    """Field that the numbers of a job are fitted to, which of its points are observed, and the mean of it."""
-    if task.fit_points is None:
-        return task.points, task.design.train, task.mean
-    points, others, chosen = task.fit_points, task.points, task.design.train
-    found = coinciding(*(of.space.keys(of.north, of.east) for of in (others.at(chosen), points)))
-    train = found[found >= 0]
-    if train.size == 0:
-        raise DataError(
-            f"[prior] fit_times: none of the {chosen.size:,} observed places has a value then; choose others."
-        )
-    return points, train, fit_mean(task.job.prior, task.family, points, train)
-
-
-def sites_of(task: PreparedJob) -> Sites:
+def sites_of(prepared: PreparedJob) -> Sites:
     """Choose the points and times that the numbers of a job are fitted to; see `fit_sites`."""
-    points, train, _ = values_of_fit(task)
-    sites = fit_sites(points, train, fit_to=task.job.prior.fit_to)
-    if task.fit_points is None:
+    points, fit_to = prepared.fit_points or prepared.points, prepared.job.prior.fit_to
+    train = prepared.design.train if prepared.fit_points is None else places_of_fit(prepared)
+    sites = fit_sites(points, train, fit_to=fit_to)
+    if prepared.fit_points is None:
         return sites
     return replace(sites, where=sites.where + at_fit_times(points.times.size))
 
@@ -272,7 +266,7 @@ def at_fit_times(count: int) -> str:
 def fit_sites(points: Observations, train: Indices, *, fit_to: FitTo) -> Sites:
     """Choose the points and times that decide (`choose_sites`), of the observed points or of the field."""
     asked = np.sort(train) if fit_to == "observed" else np.arange(points.north.size)
-    sites = choose_sites(points, asked, gridded=points.gridded)
+    sites = sites_of_fit(points, asked)
     kept, times = sites.times.size, points.fields
     at_times = f" at {kept:,} of {times:,} times"
     if points.present[:, asked].all():

@@ -18,33 +18,27 @@ from cagp_dist.calibration.verification.strata import (
     strata_of,
 )
 from cagp_dist.pipeline import Observations, solver_name
-from cagp_dist.pipeline.field_solves import SampledMap, SolveStep
+from cagp_dist.pipeline.defaults import INTERVAL
+from cagp_dist.pipeline.field_solves import SampledMap, Solution, SolveStep
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.recalibration import Distribution
+from cagp_dist.pipeline.task import FEW_PLACES, Result, noise_held_out
 from cagp_dist.predictive import Gaussian
-from cagp_dist.prior import Prior
 from cagp_dist.service.events import Clock
 from cagp_dist.service.filtered_jobs import state_group_of
-from cagp_dist.service.folds import FEW_PLACES
-from cagp_dist.service.job_fit import FittedPrior, by_name, prior_numbers
-from cagp_dist.service.job_recalibration import (
-    JobDistributions,
-    JobSolution,
-    fit_distributions,
-    out_of_sample_errors,
-    predictive_std,
-    unchanged,
-)
+from cagp_dist.service.job_fit import FittedPrior, by_name, kernel_keys, numbers_of, prior_numbers
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
-from cagp_dist.service.jobs_in_time import kernel_keys
 from cagp_dist.service.map_cells import MapCells, Wanted
 from cagp_dist.service.point_roles import Design, blocks_of_folds
+from cagp_dist.service.sharp_jobs import Sharpened
 from cagp_dist.service.simulated_jobs import Simulated
-from cagp_dist.service.task import PreparedJob, noise_at
+from cagp_dist.service.task import PreparedJob
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.published_variables import JOB, PREVIOUS_RUN, STATE
 from cagp_dist.store.rights import rights_of
-from cagp_dist.store.schema import PublishedDistribution
 from cagp_dist.text import without_secrets
 from cagp_dist.variables import Variable
 from cagp_dist.variables.units import amount, square_of
@@ -57,106 +51,98 @@ _SIMULATED = ("simulation_status", "simulation_statement", "simulations")
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
 
-def groups_of(task: PreparedJob, prior: Prior, solution: JobSolution) -> dict[str, xr.Dataset]:
-    """Score a solution and arrange everything for publication."""
-    found = _Predicted.of(task, prior, solution)
-    points, train = task.points, task.design.train
+def groups_of(prepared: PreparedJob, result: Result, sharp: Sharpened | None = None) -> dict[str, xr.Dataset]:
+    """Arrange a result for publication."""
+    found = _Found(prepared, result, sharp)
+    points, train = prepared.points, prepared.design.train
     observed = schema.values_group("observations", **_placed(points, train), values=points.values[:, train])
     groups = {**_of_test_points(found), "observations": observed}
-    if task.design.cells is not None:
-        groups |= _of_maps(found, task.design.cells)
-    if solution.state is not None:
-        groups[STATE] = state_group_of(task, prior, solution.state)
-    if task.wanted is not None:
-        groups["targets"] = _of_places(found, task.wanted)
-    if task.design.regions:
+    if prepared.design.cells is not None:
+        groups |= _of_maps(found, prepared.design.cells)
+    if result.solution.state is not None:
+        groups[STATE] = state_group_of(prepared, numbers_of(result.fitted.model), result.solution.state)
+    if prepared.wanted is not None:
+        groups["targets"] = _of_places(found, prepared.wanted)
+    if prepared.design.regions:
         groups["regions"] = schema.regions_group(
             times=points.times,
-            regions=task.design.regions,
-            mean=found.mean(task.columns.regions),
-            std=found.std(task.columns.regions),
-            computational_std=found.unfinished(task.columns.regions),
+            regions=prepared.design.regions,
+            mean=found.mean("regions"),
+            std=found.std("regions"),
+            computational_std=found.unfinished("regions"),
             variable=points.variable,
-            resolution_degrees=task.job.design.regions_resolution_degrees,
+            resolution_degrees=prepared.job.design.regions_resolution_degrees,
         )
     return groups
 
 
 @dataclass(frozen=True, eq=False)
-class _Predicted:
-    """A solution, and what was learned of its predictive distributions."""
+class _Found:
+    """A result of a job."""
 
-    task: PreparedJob
-    solution: JobSolution
-    distributions: JobDistributions
-    noise: float | Array  # (q,) variance of the noise at test points
-    elsewhere: float  # that of an observation where none was made
-
-    @classmethod
-    def of(cls, task: PreparedJob, prior: Prior, solution: JobSolution) -> "_Predicted":
-        """Learn from the errors that are known."""
-        mixed, sharp = solution.mixed, solution.sharp
-        nugget = prior.noise_number if mixed is None else mixed.nugget
-        there = nugget if solution.test_nugget is None else solution.test_nugget
-        noise = noise_at(task.points, task.design.test, there)
-        known = out_of_sample_errors(task, solution, noise, nugget=nugget)
-        distributions = fit_distributions(task.recalibration, known, None if sharp is None else sharp.fitted)
-        return cls(task, solution, distributions, noise, typical_noise(task.points, task.design, nugget))
+    prepared: PreparedJob
+    result: Result
+    sharp: Sharpened | None
 
     @property
-    def last(self) -> SolveStep:
-        """The posterior."""
-        return self.solution.steps[-1]
+    def solution(self) -> Solution:
+        """What was solved."""
+        return self.result.solution
 
-    def mean(self, columns: slice) -> Array:
-        """Mean (T, q) at some targets."""
-        return self.last.mean[:, columns]
+    @property
+    def usual_noise(self) -> float:
+        """Noise variance of an observation where none was made."""
+        return self.result.fitted.model.usual_noise
 
-    def std(self, columns: slice) -> Array:
-        """Latent standard deviation (T, q) at some targets."""
-        return self.last.std[:, columns]
+    def mean(self, kind: str) -> Array:
+        """Mean (T, q) at targets of a kind."""
+        return self.solution.mean[:, self.prepared.columns[kind]]
 
-    def unfinished(self, columns: slice) -> Array | None:
-        """Give the computational standard deviation (T, q) at some targets, where it is known."""
+    def std(self, kind: str) -> Array:
+        """Latent standard deviation (T, q) at targets of a kind."""
+        return self.solution.std[:, self.prepared.columns[kind]]
+
+    def unfinished(self, kind: str) -> Array | None:
+        """Give the computational standard deviation (T, q) at targets of a kind, where it is known."""
         found = self.solution.computational_std
-        return None if found is None else found[:, columns]
+        return None if found is None else found[:, self.prepared.columns[kind]]
 
     def distribution_at(
-        self, mean: Array, std: Array, X: Array, *, mixed: PublishedDistribution | None, sharp: Array | None
-    ) -> PublishedDistribution | None:
-        """Give the distribution of observations (T, q) at points X (q, 3) where none was made."""
-        if self.solution.mixed is not None and not self.distributions.corrected:
-            return mixed
-        stretched = None if sharp is None else predictive_std(self.elsewhere, sharp)
-        return self.distributions.published(
-            Gaussian(mean, predictive_std(self.elsewhere, std)), X, stretched=stretched
-        )
+        self, mean: Array, std: Array, X: Array, stretched: Array | None
+    ) -> Distribution | None:
+        """Give the distribution of observations (T, q) at points X (q, p) where none was made."""
+        if self.sharp is not None and stretched is not None:
+            plain = Gaussian(mean, np.sqrt(std**2 + self.usual_noise))
+            of_levels = np.sqrt(stretched**2 + self.usual_noise)
+            return self.result.distributions.at(plain, X, stretched=of_levels)
+        return self.result.distribution_of(mean, std, MapPoints(X)) if self.result.has_distributions else None
 
 
-def _of_test_points(found: _Predicted) -> dict[str, xr.Dataset]:
+def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
     """Arrange what was predicted at test points, its scores, and how these came about."""
-    task, solution, distributions, noise = found.task, found.solution, found.distributions, found.noise
-    points, design, columns, mixed = task.points, task.design, task.columns.test, solution.mixed
-    at = _placed(points, design.test)
-    observed, mean, std = points.values[:, design.test], found.mean(columns), found.std(columns)
-    trace = [_scores(task, noise, step, observed) for step in solution.steps]
-    plain, where = Gaussian(mean, predictive_std(noise, std)), task.points.X[design.test]
-    of_plain = unchanged().scored(plain, where, observed) if mixed is None else mixed.scores
-    if mixed is not None:
-        trace[-1] = _pooled(of_plain, design.test_weights)
-    stretched = None if solution.sharp is None else predictive_std(noise, solution.sharp.test)
-    of_values, distribution = of_plain, None if mixed is None else mixed.of_test
-    if distributions.corrected:
-        of_values = distributions.scored(plain, where, observed, folds=design.folds, stretched=stretched)
-        distribution = distributions.published(plain, where, folds=design.folds, stretched=stretched)
+    prepared, result, solution = found.prepared, found.result, found.solution
+    points, design, distributions = prepared.points, prepared.design, result.distributions
+    task, at = result.task, _placed(points, design.test)
+    assert task.held_out is not None
+    assert result.plain is not None
+    assert result.scores is not None
+    noise, observed, where = noise_held_out(task, result.fitted), task.held_out.values, task.held_out.X
+    mean, std = found.mean("held out"), found.std("held out")
+    trace = [_scores(prepared, noise, step, observed) for step in solution.steps[:-1]]
+    trace.append(_pooled(result.plain, design.test_weights))
+    of_values, distribution = result.scores, result.of_held_out
+    if found.sharp is not None:
+        plain, stretched = Gaussian(mean, np.sqrt(std**2 + noise)), np.sqrt(found.sharp.test**2 + noise)
+        of_values = distributions.scored(plain, where, observed, stretched=stretched)
+        distribution = distributions.at(plain, where, stretched=stretched)
     calibration = evaluation.calibration_group(
         **at,
         pit=of_values.pit,
-        scores=_pooled(of_values, design.test_weights) if distributions.corrected else trace[-1],
+        scores=_pooled(of_values, design.test_weights) if result.corrected else trace[-1],
         area_weight=design.test_weights,
         of_values=of_values,
-        plain=(of_plain, trace[-1]) if distributions.corrected else None,
-        strata=strata_of_test(task),
+        plain=(result.plain, trace[-1]) if result.corrected else None,
+        strata=strata_of_test(prepared),
     )
     posterior = schema.prediction_group(
         "posterior",
@@ -165,7 +151,7 @@ def _of_test_points(found: _Predicted) -> dict[str, xr.Dataset]:
         std=std,
         noise_variance=noise,
         observed=observed,
-        computational_std=found.unfinished(columns),
+        computational_std=found.unfinished("held out"),
         distribution=distribution,
     )
     statement = _computational_statement(posterior, points.variable)
@@ -240,27 +226,24 @@ def _placed(points: Observations, chosen: Indices) -> dict[str, Any]:
     }
 
 
-def _of_maps(found: _Predicted, cells: MapCells) -> dict[str, xr.Dataset]:
+def _of_maps(found: _Found, cells: MapCells) -> dict[str, xr.Dataset]:
     """Arrange the map with error bars, the fine one of the mean if there is one, and draws of its error."""
-    task, solution, points = found.task, found.solution, found.task.points
-    sampled, fine, columns = solution.sampled, task.design.mean_cells, task.columns.cells
-    spacing = task.spacing
-    mean, std = found.mean(columns), found.std(columns)
-    unfinished = found.unfinished(columns)
+    prepared, solution, points = found.prepared, found.solution, found.prepared.points
+    sampled, fine, spacing = solution.sampled, prepared.design.mean_cells, prepared.spacing
+    mean, std, unfinished = found.mean("cells"), found.std("cells"), found.unfinished("cells")
     if sampled is not None:
         mean, std, unfinished = sampled.mean, sampled.std, None
     distribution = None  # nobody observes a mean over a cell
     if not cells.nodes_per_side(spacing):
-        mixed = None if solution.mixed is None else solution.mixed.of_cells
-        sharp = None if solution.sharp is None else solution.sharp.cells
-        distribution = found.distribution_at(mean, std, cells.X, mixed=mixed, sharp=sharp)
+        stretched = None if found.sharp is None else found.sharp.cells
+        distribution = found.distribution_at(mean, std, cells.X, stretched)
     group = _map_group(
         points,
         cells,
         spacing,
         mean=mean,
         std=std,
-        noise_variance=found.elsewhere,
+        noise_variance=found.usual_noise,
         computational_std=None if unfinished is None else cells.fields(unfinished),
         distribution=None if distribution is None else distribution.on_grid(cells.fields),
     )
@@ -304,28 +287,22 @@ def _map_group(
     return group
 
 
-def _of_places(found: _Predicted, wanted: Wanted) -> xr.Dataset:
+def _of_places(found: _Found, wanted: Wanted) -> xr.Dataset:
     """Arrange what is predicted at the places of a table."""
-    solution, columns = found.solution, found.task.columns.places
-    mean, std = found.mean(columns), found.std(columns)
+    mean, std = found.mean("places"), found.std("places")
+    stretched = None if found.sharp is None else found.sharp.places
     return schema.prediction_group(
         "targets",
-        times=found.task.points.times,
+        times=found.prepared.points.times,
         north=wanted.north,
         east=wanted.east,
         space=wanted.space,
         mean=mean,
         std=std,
-        noise_variance=found.elsewhere,
-        computational_std=found.unfinished(columns),
-        distribution=found.distribution_at(
-            mean,
-            std,
-            wanted.X,
-            mixed=None if solution.mixed is None else solution.mixed.of_places,
-            sharp=None if solution.sharp is None else solution.sharp.places,
-        ),
-        variable=found.task.points.variable,
+        noise_variance=found.usual_noise,
+        computational_std=found.unfinished("places"),
+        distribution=found.distribution_at(mean, std, wanted.X, stretched),
+        variable=found.prepared.points.variable,
         names=wanted.names,
     )
 
@@ -374,15 +351,10 @@ def _sampling_statement(sampled: SampledMap | None) -> dict[str, str]:
     }
 
 
-def typical_noise(points: Observations, design: Design, nugget: float) -> float:
-    """Noise variance of an observation where none was made: the median over the observed points."""
-    return float(np.median(noise_at(points, design.train, nugget)))
-
-
 def _scores(task: PreparedJob, noise: float | Array, step: SolveStep, observed: Array) -> Scores:
     test, weights = task.design.test, task.design.test_weights
     mean = step.mean[:, : test.size]
-    with_noise = predictive_std(noise, step.std[:, : test.size])
+    with_noise = np.sqrt(step.std[:, : test.size] ** 2 + noise)
     there = ~np.isnan(observed)
     if there.all():
         return scores(mean, with_noise, observed, weights=weights)
@@ -400,17 +372,17 @@ def _pooled(of_values: PointScores, weights: Array) -> Scores:
 
 def attributes_of(
     task: PreparedJob,
-    prior: Prior,
-    solution: JobSolution,
+    result: Result,
+    sharp: Sharpened | None,
     *,
     groups: Mapping[str, xr.Dataset],
     fitted: FittedPrior | None,
-    numbers: Mapping[str, object],
     executor: str,
     clock: Clock,
 ) -> dict[str, object]:
     """Say where a run comes from and what was found."""
-    calibration = groups["calibration"]
+    calibration, solution, model = groups["calibration"], result.solution, result.fitted.model
+    prior = numbers_of(model)
     job, points, cells = task.job, task.points, task.design.cells
     blank = 0 if cells is None else cells.blank
     # as runs of versions that had a choice say it
@@ -429,14 +401,12 @@ def attributes_of(
         "solver": _solver_said(task, solution),
         "solver_calibrated": task.solver.calibrated == "exact",
         "solver_calibration": task.solver.calibrated,
-        "noise_variance": typical_noise(
-            points, task.design, prior.noise_number if solution.mixed is None else solution.mixed.nugget
-        ),
+        "noise_variance": model.usual_noise,
         **_known_noise(points),
         **_cross_validation(task),
         **_blocks(task),
         **({} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}),
-        **_sharp(solution),
+        **_sharp(sharp),
         "prior": {
             **kernel_keys(prior.kernel),
             "mean": job.prior.mean,
@@ -462,7 +432,23 @@ def attributes_of(
             **{name: version(name) for name in _VERSIONS},
         },
     }
-    return attributes if fitted is None else {**attributes, "fit": {**fitted.attributes(), **numbers}}
+    if fitted is None:
+        return attributes
+    return {
+        **attributes,
+        "fit": {**fitted.attributes(), "hyperparameters": model.numbers, **_intervals(model)},
+    }
+
+
+def _intervals(model: FittedModel) -> dict[str, object]:
+    """Give the intervals of numbers that are integrated over."""
+    if model.integrated is None:
+        return {}
+    low, high = INTERVAL
+    return {
+        "integrated_intervals": model.integrated.quantiles(INTERVAL),
+        "integrated_level": high - low,
+    }
 
 
 def self_contained(
@@ -495,11 +481,11 @@ def _known_noise(points: Observations) -> dict[str, object]:
     return {"known_noise_std": {"smallest": float(std.min()), "largest": float(std.max())}}
 
 
-def _sharp(solution: JobSolution) -> dict[str, object]:
+def _sharp(sharp: Sharpened | None) -> dict[str, object]:
     """Give the lengthscales of the quantiles of a sharp GP, as multiples of those of the prior, and beta."""
-    if solution.sharp is None:
+    if sharp is None:
         return {}
-    fitted = solution.sharp.fitted
+    fitted = sharp.fitted
     return {
         "sharp": {
             "levels": fitted.levels.tolist(),
@@ -555,7 +541,7 @@ def _blocks(task: PreparedJob) -> dict[str, object]:
     return {"held_out_blocks": said}
 
 
-def _solver_said(task: PreparedJob, solution: JobSolution) -> str:
+def _solver_said(task: PreparedJob, solution: Solution) -> str:
     """Say which solver a job names, or what was chosen: ``auto: neighbours, 64 nearest neighbours``."""
     table = task.job.solver
     if table.build() is None:

@@ -8,7 +8,7 @@ from functools import partial
 from glob import escape
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import xarray as xr
@@ -16,12 +16,24 @@ import xarray as xr
 from cagp_dist.arrays import Times
 from cagp_dist.budget import Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
-from cagp_dist.errors import ConfigurationError, in_words_of_the_job
+from cagp_dist.errors import ArgumentError, ConfigurationError, in_words_of_the_job
 from cagp_dist.pipeline import Status
-from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.field_solves import Execution, Solution
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.recalibration import OutOfSampleErrors
+from cagp_dist.pipeline.task import (
+    Fitted,
+    Result,
+    Task,
+    fit,
+    fit_folds,
+    out_of_sample,
+    recalibrate,
+    score,
+    solve,
+)
 from cagp_dist.preload import evaluate_every_way
-from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor, ExecutorLike
+from cagp_dist.runtime import Executor, ExecutorLike, SerialExecutor
 from cagp_dist.service.disk import (
     DiskNeed,
     bytes_of_errors,
@@ -32,24 +44,16 @@ from cagp_dist.service.disk import (
     weights_folder,
 )
 from cagp_dist.service.events import Clock, JobStage, Observer, silent
-from cagp_dist.service.folds import fit_folds, solve_task
+from cagp_dist.service.filtered_jobs import solve_filtered
 from cagp_dist.service.in_memory import IN_MEMORY, observations_of, written_observations
 from cagp_dist.service.ingest import ingest_all
-from cagp_dist.service.integrated_jobs import (
-    GIVEN,
-    IntegratedNumbers,
-    attributes_of_numbers,
-    integrate_numbers,
-    with_mixtures,
-)
 from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior
 from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold
-from cagp_dist.service.job_recalibration import JobSolution, Sharpened
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.jobfile.job import ClusterTable, Job
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
-from cagp_dist.service.sharp_jobs import FACTORS, sharpened
-from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_task
+from cagp_dist.service.sharp_jobs import FACTORS, Sharpened, sharpened
+from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_job
 from cagp_dist.service.task import PreparedJob, Simulations, choice_line, prepare_job
 from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import Workers, memory_limit, workers_of
@@ -160,45 +164,48 @@ def run(
                 field = field.assign_attrs(source=read.replace(job.observations.source, IN_MEMORY))
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
-            task = prepare_job(job, field, fit_field, earlier=output.earlier)
-            task = replace(task, simulations=simulations)
-            stage.summary = task.size.line()
-            if task.carried is not None:
-                stage.note(task.carried.line())
+            prepared = prepare_job(job, field, fit_field, earlier=output.earlier)
+            prepared = replace(prepared, simulations=simulations)
+            stage.summary = prepared.size.line()
+            if prepared.carried is not None:
+                stage.note(prepared.carried.line())
         checkpoints = checkpoints_of_run(
-            job.output.folder, task.run_key, seconds=job.runtime.checkpoint_seconds
+            job.output.folder, prepared.run_key, seconds=job.runtime.checkpoint_seconds
         )
-        if (done := output.published(task.run_key)) is not None:
+        if (done := output.published(prepared.run_key)) is not None:
             checkpoints.remove()  # left where the process was killed as soon as it had published
-            return _already_done(output, done, task)
-        work = _Stages(job.cluster, clock, workers)
-        found = _numbers_of(task, work, checkpoints.within("fit"))
-        prior = found.prior
-        solution = work.done("Solve", partial(_solve, task, found, checkpoints.folder), checkpoints)
-        if task.recalibration.method == SHARP:
-            sharp = work.done("Sharp quantiles", partial(_sharpened, task, prior, solution))
-            solution = replace(solution, sharp=sharp)
+            return _already_done(output, done, prepared)
+        work, task = _Stages(job.cluster, clock, workers), prepared.task
+        fit, fitted = _fit(prepared, work, checkpoints.within("fit"))
+        if prepared.carried is not None:
+            days = None if fit is None else fit.days
+            task = replace(task, updated=partial(solve_filtered, prepared, days))
+        own = partial(_solve, prepared, task, fitted, checkpoints.folder)
+        solution, errors = work.done("Solve", own, checkpoints)
+        sharp = None
+        if prepared.recalibration.method == SHARP and errors is not None:
+            sharp = work.done("Sharp quantiles", partial(_sharpened, prepared, fitted.model, errors))
         with clock.stage("Scores"):
-            groups = groups_of(task, prior, solution)
+            result = _scored(task, fitted, solution, errors, sharp)
+            groups = groups_of(prepared, result, sharp)
         if not (solution.status.ok or publish_unconverged):
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
         if simulations is not None:
             kept = checkpoints.within("simulation")
-            simulate = partial(_simulated, task, prior, simulations, kept.folder)
+            simulate = partial(_simulated, prepared, fitted.model, simulations, kept.folder)
             groups["simulation"] = work.done("Simulation", simulate, kept)
         attributes = attributes_of(
-            task,
-            prior,
-            solution,
+            prepared,
+            result,
+            sharp,
             groups=groups,
-            fitted=found.fitted,
-            numbers=attributes_of_numbers(found.integrated, found.said),
+            fitted=fit,
             executor=workers().description,
             clock=clock,
         )
         with clock.stage("Publication"):
-            key, source = task.run_key, task.provenance["source"]
-            whole = self_contained(groups, attributes, task.points, source=source, run_key=key)
+            key, source = prepared.run_key, prepared.provenance["source"]
+            whole = self_contained(groups, attributes, prepared.points, source=source, run_key=key)
             path = output.publish(whole, run_key=key, attributes=attributes)
             checkpoints.remove()
     return _outcome(path, solution.status, groups, output)
@@ -259,41 +266,24 @@ class _Stages:
             return self.workers.attempt(attempt, stage.note)
 
 
-class _Numbers(NamedTuple):
-    """Numbers of the prior: given, fitted or integrated over, and those of each fold where it has its own."""
-
-    prior: Prior
-    fitted: FittedPrior | None = None
-    integrated: IntegratedNumbers | None = None
-    said: str = GIVEN
-    of_folds: tuple[Prior, ...] = ()
-
-
-def _numbers_of(task: PreparedJob, work: _Stages, checkpoints: Checkpoints) -> _Numbers:
+def _fit(prepared: PreparedJob, work: _Stages, checkpoints: Checkpoints) -> tuple[FittedPrior | None, Fitted]:
     """Fit the numbers of a job that leaves them out, and those of each fold without its values."""
-    if task.prior is not None:
-        return _Numbers(task.prior)
+    task, table = prepared.task, prepared.job.prior
+    if table.numbers is not None:
+        return None, Fitted(fit(task, Execution(SerialExecutor())))
+    found = work.done("Fit", partial(_fitted, prepared), checkpoints)
+    if found.model.integrated is None:
+        check_fit(table, found)
+    if not task.folds or task.fitted_to is not None:
+        return found, Fitted(found.model)
 
-    def fit(stage: JobStage, execution: Execution) -> tuple[FittedPrior, IntegratedNumbers | None, str]:
-        fitted = _fit(task, stage, execution)
-        integrated, said = integrate_numbers(task, fitted, progress=execution.progress)
-        stage.note(f"parameters are {said}")
-        return fitted, integrated, said
-
-    def fit_without(stage: JobStage, execution: Execution) -> tuple[Prior, ...]:
-        priors = fit_folds(task, execution)
-        fits = counted(len(set(map(id, priors))), "fit")
+    def fit_without(stage: JobStage, execution: Execution) -> tuple[FittedModel, ...]:
+        models = fit_folds(task, execution)
+        fits = counted(len(set(map(id, models))), "fit")
         stage.summary = f"{fits}, each without the folds that it predicts"
-        return priors
+        return models
 
-    fitted, integrated, said = work.done("Fit", fit, checkpoints)
-    found = _Numbers(fitted.prior, fitted, integrated, said)
-    if integrated is not None:
-        return found
-    check_fit(task.job.prior, fitted)
-    if task.design.folds is None or task.job.prior.fit_to != "observed" or task.fit_points is not None:
-        return found
-    return found._replace(of_folds=work.done("Fits of folds", fit_without, checkpoints))
+    return found, Fitted(found.model, work.done("Fits of folds", fit_without, checkpoints))
 
 
 @in_words_of_the_job()
@@ -307,23 +297,23 @@ def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
                 stage.summary = _described(field)
             with clock.stage("Points") as stage:
                 # the previous run has no part in fits
-                task = prepare_job(job, field, fit_field, earlier=lambda *_, **__: iter(()))
-                stage.summary = task.size.line()
-        return _Stages(job.cluster, clock, workers).done("Fit", partial(_fit, task))
+                prepared = prepare_job(job, field, fit_field, earlier=lambda *_, **__: iter(()))
+                stage.summary = prepared.size.line()
+        return _Stages(job.cluster, clock, workers).done("Fit", partial(_fitted, prepared))
 
 
-def _fit(task: PreparedJob, stage: JobStage, execution: Execution) -> FittedPrior:
+def _fitted(prepared: PreparedJob, stage: JobStage, execution: Execution) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
-    fitted = fit_prior(task, execution, note=stage.note)
+    fitted = fit_prior(prepared, execution, note=stage.note)
     stage.summary = fitted.line()
     return fitted
 
 
 def _solve(
-    task: PreparedJob, numbers: _Numbers, kept: Path, stage: JobStage, execution: Execution
-) -> JobSolution:
+    prepared: PreparedJob, task: Task, fitted: Fitted, kept: Path, stage: JobStage, execution: Execution
+) -> tuple[Solution, OutOfSampleErrors | None]:
     """Solve; show where and how before it begins. Checkpoints are in the folder ``kept``."""
-    job, root, executor = task.job, task.job.output.folder, execution.executor
+    job, root, executor = prepared.job, prepared.job.output.folder, execution.executor
     stage.note(f"on {executor.description}")
     if executor.dashboard is not None:
         stage.note(f"Dask dashboard: {executor.dashboard}")
@@ -331,10 +321,10 @@ def _solve(
     sampled: list[Plan] = []
 
     def show(plan: Plan) -> None:
-        fold = plan_fold(job, task.size, task.fold_solver, task, executor)
-        found = JobPlan(task.size, plan, fold=fold, choice=choice_line(job.solver, task.solver))
+        fold = plan_fold(job, prepared.size, prepared.fold_solver, prepared, executor)
+        found = JobPlan(prepared.size, plan, fold=fold, choice=choice_line(job.solver, prepared.solver))
         before = None if plan.sums or not sampled else sampled[0]
-        found = replace(found, weights_bytes=kept_bytes(job.output, task.solver, found))
+        found = replace(found, weights_bytes=kept_bytes(job.output, prepared.solver, found))
         need = replace(found, sampled=before).disk_need(job.runtime.checkpoint_seconds)
         sampled.extend([plan] * bool(plan.sums))
         for line in replace(found, disk=need.line()).lines():
@@ -346,23 +336,46 @@ def _solve(
     # by an absolute path: workers may have been started in other folders
     weights = KeptWeights(weights_folder(root)) if job.output.keep_weights else None
     own = replace(execution, on_plan=show, weights=weights)
-    days = None if numbers.fitted is None else numbers.fitted.days
-    solution = solve_task(task, numbers.prior, own, fold_priors=numbers.of_folds, days=days)
+    solution = solve(task, fitted, own)
     done = f"after {counted(solution.steps[-1].iteration, 'iteration')}"
     direct = solution.status is Status.EXACT
     stage.summary = solution.status.value if direct else f"{solution.status.value} {done}"
-    return solution if numbers.integrated is None else with_mixtures(task, numbers.integrated, solution)
+    return solution, out_of_sample(task, fitted, solution, own)
+
+
+def _scored(
+    task: Task,
+    fitted: Fitted,
+    solution: Solution,
+    errors: OutOfSampleErrors | None,
+    sharp: Sharpened | None,
+) -> Result:
+    """Recalibrate, and score what is held out."""
+    try:
+        return score(
+            task, fitted, solution, recalibrate(task, errors, None if sharp is None else sharp.fitted)
+        )
+    except ArgumentError as error:
+        if error.key == "recalibration":
+            raise ConfigurationError(
+                f'[recalibration] method = "{task.recalibration.method}": {error}'
+            ) from error
+        raise
 
 
 def _sharpened(
-    task: PreparedJob, prior: Prior, solution: JobSolution, stage: JobStage, execution: Execution
+    prepared: PreparedJob,
+    model: FittedModel,
+    errors: OutOfSampleErrors,
+    stage: JobStage,
+    execution: Execution,
 ) -> Sharpened:
     """Find lengthscales for the quantiles; say how many solves that takes before it begins."""
-    most = min(FACTORS, len(task.recalibration.levels))
+    most = min(FACTORS, len(prepared.recalibration.levels))
     stage.note(
         f"{FACTORS + 1} solves like that of the job for calibration points, then up to {most} for all others"
     )
-    found = sharpened(task, prior, solution, execution)
+    found = sharpened(prepared, model, errors, execution)
     factors = np.exp(-found.fitted.stretches[:, 0])
     stage.summary = f"lengthscales {factors.min():.2g} to {factors.max():.2g} times that of the prior"
     return found
@@ -408,32 +421,37 @@ def _described(field: xr.Dataset) -> str:
 
 
 def _simulated(
-    task: PreparedJob, prior: Prior, asked: Simulations, kept: Path, stage: JobStage, execution: Execution
+    prepared: PreparedJob,
+    model: FittedModel,
+    asked: Simulations,
+    kept: Path,
+    stage: JobStage,
+    execution: Execution,
 ) -> xr.Dataset:
     """Group ``simulation``: the job on fields of its prior."""
-    size, seconds = task.size, task.job.runtime.checkpoint_seconds
+    size, seconds = prepared.size, prepared.job.runtime.checkpoint_seconds
     of_run = run_bytes(observed=size.observed, predicted=size.predicted, times=size.times)
 
     def check(of_checkpoints: int) -> None:
-        check_disk(task.job.output.folder, DiskNeed(of_run, of_checkpoints), there=kept)
+        check_disk(prepared.job.output.folder, DiskNeed(of_run, of_checkpoints), there=kept)
 
-    if not task.solver.many_fields:
-        check(bytes_of_errors(targets=min(task.design.test.size, MOST_POINTS), fields=asked.count))
+    if not prepared.solver.many_fields:
+        check(bytes_of_errors(targets=min(prepared.design.test.size, MOST_POINTS), fields=asked.count))
     stage.note("fields are drawn from the prior of the job, observed at its points and solved as it says")
 
     def planned(plan: Plan) -> None:
         check(checkpoint_bytes(plan, solves=1, checkpoint_seconds=seconds))
 
-    found = simulate_task(task, prior, asked, replace(execution, on_plan=planned), note=stage.note)
+    found = simulate_job(prepared, model, asked, replace(execution, on_plan=planned), note=stage.note)
     stage.summary = f"{asked.count:,} fields: {found.calibration.verdict.kind}"
-    return simulation_group_of(task.points, found)
+    return simulation_group_of(prepared.points, found)
 
 
-def _already_done(output: Output, path: Path, task: PreparedJob) -> Outcome:
+def _already_done(output: Output, path: Path, prepared: PreparedJob) -> Outcome:
     """Make a run that was published before the current one, and read its scores."""
     output.make_current(path)
-    names = ["calibration"] + ["simulation"] * (task.simulations is not None)
-    names += ["regions"] * bool(task.design.regions)
+    names = ["calibration"] + ["simulation"] * (prepared.simulations is not None)
+    names += ["regions"] * bool(prepared.design.regions)
     groups = {name: read_group(path, name) for name in names}
     return _outcome(path, Status(str(read_group(path).attrs["status"])), groups, output, done=True)
 

@@ -15,6 +15,7 @@ from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.calibration.recalibration.sharp import FittedSharp, Sharp
 from cagp_dist.calibration.recalibration.stretched import FieldByField, SolvedModel, StretchedModel
 from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.pipeline import Neighbours, Solver
 from cagp_dist.pipeline.field_solves import (
     Execution,
@@ -23,8 +24,11 @@ from cagp_dist.pipeline.field_solves import (
     sampled_map,
     values_at,
 )
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_solves import problem_of_map
+from cagp_dist.pipeline.recalibration import OutOfSampleErrors
 from cagp_dist.prior import Prior
-from cagp_dist.service.job_recalibration import JobSolution, Sharpened, out_of_sample_errors
 from cagp_dist.service.jobfile.job import RecalibrationTable
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.text import bytes_text, counted, rough_duration
@@ -33,13 +37,25 @@ MUCH_LONGER = 3.0  # Times the solve of a job, above which a plan names what tak
 FACTORS = 17  # Multiples of the lengthscale that every level chooses from, 1/20 to 20 in ratios of 1.45
 
 
-def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution: Execution) -> Sharpened:
-    """Fit the sharp GP of a task to its calibration points, and solve for what it says elsewhere."""
-    found, wanted = task.recalibration, sharp_points(task)
-    errors = out_of_sample_errors(task, solution, 0.0, nugget=prior.noise_number)
-    assert errors is not None  # a sharp GP has calibration points: [recalibration] is refused without them
+@dataclass(frozen=True, eq=False)
+class Sharpened:
+    """A sharp GP that was fitted, and its latent standard deviations for each stretch of its kernel."""
+
+    fitted: FittedSharp
+    # (S, 1, q) or (S, T, q) at test points, points of a map and places of a table, in the unit of the
+    # observations, without noise
+    test: Array
+    cells: Array  # (S, 1, q) or (S, T, q)
+    places: Array  # (S, 1, q) or (S, T, q)
+
+
+def sharpened(
+    prepared: PreparedJob, model: FittedModel, errors: OutOfSampleErrors, execution: Execution
+) -> Sharpened:
+    """Fit the sharp GP of a job to its calibration points, and solve for what it says elsewhere."""
+    found, wanted = prepared.recalibration, sharp_points(prepared)
     sharp = Sharp(
-        _model(task, prior, execution),
+        _model(prepared, model, execution),
         found.levels,
         split="two-way" if found.split == "two-way" else "three-way",
         factors=FACTORS,
@@ -62,40 +78,48 @@ def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution:
     std = np.sqrt(np.maximum(variance, 0.0))  # the solve raises where they are negative beyond rounding
     ends = np.cumsum([len(points) for points in wanted])[:-1]
     test, cells, places = np.split(std, ends, axis=-1)
-    if task.sampled_inputs is not None and _has_distributions(task):
-        cells = _sampled(task, prior, fitted, execution)
+    if prepared.sampled_inputs is not None and _has_distributions(prepared):
+        cells = _sampled(prepared, model, fitted, execution)
     return Sharpened(fitted, test, cells, places)
 
 
-def sharp_points(task: PreparedJob) -> tuple[Array, Array, Array]:
+def sharp_points(prepared: PreparedJob) -> tuple[Array, Array, Array]:
     """Test points, map cells and places (q, 3) whose distributions are published; of others none."""
-    none, cells, wanted = task.points.X[:0], task.design.cells, task.wanted
-    by_columns = cells is not None and _has_distributions(task) and not task.design.samples
+    none, cells, wanted = prepared.points.X[:0], prepared.design.cells, prepared.wanted
+    by_columns = cells is not None and _has_distributions(prepared) and not prepared.design.samples
     return (
-        task.points.X[task.design.test],
+        prepared.points.X[prepared.design.test],
         cells.X if cells is not None and by_columns else none,
         none if wanted is None else wanted.X,
     )
 
 
-def _has_distributions(task: PreparedJob) -> bool:
-    """Whether the map of a task has distributions of observations: its cells are points."""
-    return task.design.cells is not None and task.design.cells.sides is None
+def _has_distributions(prepared: PreparedJob) -> bool:
+    """Whether the map of a job has distributions of observations: its cells are points."""
+    return prepared.design.cells is not None and prepared.design.cells.sides is None
 
 
-def _model(task: PreparedJob, prior: Prior, execution: Execution) -> StretchedModel:
+def _problem(prepared: PreparedJob, model: FittedModel) -> "tuple[Prior, Array | LatLonGrid, Array]":
+    """Prior, X and y of the solve of a job."""
+    of_all, X, y, _ = problem_of_map(
+        prepared.task.observed, model, MapPoints(prepared.points.X[:1]), prepared.solver
+    )
+    return of_all, X, y
+
+
+def _model(prepared: PreparedJob, model: FittedModel, execution: Execution) -> StretchedModel:
     """Observed points of a job, its solver and its prior; time by time where the solver needs that."""
-    of_all, X, y = task.problem(prior, task.targets)
+    of_all, X, y = _problem(prepared, model)
     models = tuple(
         SolvedModel(
             prior_of_times(of_all, times),
             X,
             values_at(X, y, times),
-            _alone(task.solver),
+            _alone(prepared.solver),
             execution.executor,
             memory_limit_bytes=execution.memory_limit_bytes,
         )
-        for times in columns_of_solves(task.solver, task.points.times.size)
+        for times in columns_of_solves(prepared.solver, prepared.points.times.size)
     )
     return models[0] if len(models) == 1 else FieldByField(of_all, models)
 
@@ -107,9 +131,9 @@ def _alone(solver: Solver) -> Solver:
     return replace(solver, neighbours=64 if solver.neighbours == "auto" else solver.neighbours, group=1)
 
 
-def _sampled(task: PreparedJob, prior: Prior, fitted: FittedSharp, execution: Execution) -> Array:
+def _sampled(prepared: PreparedJob, model: FittedModel, fitted: FittedSharp, execution: Execution) -> Array:
     """Estimate standard deviations of a map from samples, the same for each stretch: shape (S, T, r)."""
-    inputs, (of_all, X, y) = task.sampled_inputs, task.problem(prior, task.targets)
+    inputs, (of_all, X, y) = prepared.sampled_inputs, _problem(prepared, model)
     assert inputs is not None
     count, found = len(fitted.different), []
     for number, x in enumerate(fitted.different):
@@ -119,8 +143,8 @@ def _sampled(task: PreparedJob, prior: Prior, fitted: FittedSharp, execution: Ex
                 X,
                 y,
                 inputs,
-                solver=task.solver,
-                samples=task.design.samples,
+                solver=prepared.solver,
+                samples=prepared.design.samples,
                 execution=execution.part(number, count, f"lengthscale {number + 1} of {count} chosen"),
             ).std
         )

@@ -10,6 +10,9 @@ from cagp_dist.calibration.simulation.laboratory import Calibration, calibrate
 from cagp_dist.errors import BudgetError
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_solves import problem_of_map
 from cagp_dist.prior import Prior
 from cagp_dist.service.task import PreparedJob, Simulations
 
@@ -27,9 +30,9 @@ class Simulated:
     observed: int  # points that were observed
 
 
-def simulate_task(
-    task: PreparedJob,
-    prior: Prior,
+def simulate_job(
+    prepared: PreparedJob,
+    model: FittedModel,
     asked: Simulations,
     execution: Execution,
     *,
@@ -39,32 +42,28 @@ def simulate_task(
 
     A known mean has no part in errors. Of folds all points are observed, and errors looked at in all.
     """
-    train = task.design.train[~np.isnan(task.points.values[0, task.design.train])]
+    solver, points = prepared.solver, prepared.points
+    first = replace(points, values=points.values[:1], times=points.times[:1]).only(prepared.design.train)
+    solved, X, y, _ = problem_of_map(first, model, MapPoints(points.X[:1]), solver)
+    mask = ~np.isnan(y[0]) if isinstance(X, LatLonGrid) else None
+    count = first.there.size
     generator = np.random.default_rng([asked.seed, 2025])
-    test, weights = task.design.test, task.design.test_weights
+    test, weights = prepared.design.test, prepared.design.test_weights
     if test.size > MOST_POINTS:
         chosen = np.sort(generator.choice(test.size, MOST_POINTS, replace=False))
         test, weights = test[chosen], weights[chosen]
-    observed = replace(task, design=replace(task.design, train=train))
-    X: Array | LatLonGrid = observed.inputs
-    mask = None
-    if task.places is not None:
-        kept = task.places.at(np.isin(task.design.train, train))
-        X, mask = kept.grid, kept.mask()
-        observed = replace(observed, places=kept)
-    if not task.solver.many_fields:
+    if not solver.many_fields:
         note(
             f"{asked.count:,} fields take directions of their own, as much work as {asked.count:,} solves; "
             "--simulations takes fewer"
         )
-    execution.progress(0.0, f"drawing {asked.count:,} fields at {train.size + test.size:,} points")
-    solved = observed.conditioned(prior)
+    execution.progress(0.0, f"drawing {asked.count:,} fields at {count + test.size:,} points")
     try:
         found = calibrate(
             Prior(solved.kernel, solved.noise_variance, solved.mean if solved.estimates_mean else 0.0),
             X,
-            task.points.X[test],
-            solver=task.solver,
+            points.X[test],
+            solver=solver,
             simulations=asked.count,
             generator=generator,
             observed=mask,
@@ -80,4 +79,4 @@ def simulate_task(
             f"fields of the prior cannot be simulated for this job: {error} In a job: fewer points in "
             "[design] train and test, fewer --simulations, or a larger memory_limit in [cluster]."
         ) from error
-    return Simulated(asked, found, test, weights, train.size)
+    return Simulated(asked, found, test, weights, count)

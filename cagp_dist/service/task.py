@@ -6,24 +6,24 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import xarray as xr
 
 from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices, Mask, Times
+from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.canonical import observation_points, space_of
 from cagp_dist.fields.selection import parse_times, shown_time
 from cagp_dist.fields.tables import read_places
-from cagp_dist.geometry import median_spacing
+from cagp_dist.geometry import coinciding, median_spacing
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, joined_targets, target_points
-from cagp_dist.kernels import KERNELS, Family, Kernel, families_of
-from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.kernels import AUTO, KERNELS, Family, Kernel, families_of
 from cagp_dist.means import FieldMean, MeanFamily, WithCovariates
 from cagp_dist.pipeline import (
     MOST_FLAT,
@@ -33,17 +33,19 @@ from cagp_dist.pipeline import (
     Observations,
     Rings,
     Solver,
-    check_estimable,
     chosen_solver,
     each,
     fields_by_pattern,
     solver_name,
 )
-from cagp_dist.pipeline.map_mean import MeanByPattern
-from cagp_dist.pipeline.maps_at_times import SAME_HOUR
+from cagp_dist.pipeline.map_mean import MeanLike
+from cagp_dist.pipeline.map_points import MapPoints, Targets
+from cagp_dist.pipeline.maps_at_times import COMPARED_IN_TIME, SAME_HOUR
 from cagp_dist.pipeline.observations import block_size, hours_since
+from cagp_dist.pipeline.recalibration import Recalibration
 from cagp_dist.pipeline.solve_plans import choose_solver
-from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.pipeline.split import Split
+from cagp_dist.pipeline.task import HeldOut, ModelSettings, Task
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints
@@ -52,7 +54,7 @@ from cagp_dist.service.jobfile.prior_table import PriorNumbers, PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import MapCells, Wanted, samples_of_map
 from cagp_dist.service.point_roles import Design, design_points, places_on_grid
-from cagp_dist.service.recalibration_plan import Recalibrating, with_errors
+from cagp_dist.service.recalibration_plan import with_errors
 from cagp_dist.space import SPHERE, Plane, Space, moved
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.store.batches import PRELIMINARY
@@ -81,16 +83,6 @@ class Simulations:
     def __post_init__(self) -> None:
         check_count("simulations", self.count, least=2)
         check_count("seed", self.seed, least=0)
-
-
-class SolveColumns(NamedTuple):
-    """Columns of a solve: what is predicted there."""
-
-    test: slice
-    calibration: slice
-    cells: slice
-    places: slice
-    regions: slice
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +129,7 @@ class ChosenPoints:
 
     points: Observations  # all points of the field
     design: Design  # which of them are observed and scored, and the cells of the map
-    recalibration: Recalibrating  # which errors correct the predictive distributions
+    recalibration: Recalibration  # which errors correct the predictive distributions
     wanted: Wanted | None  # places of a table that are to be predicted
     solver: Solver
     fold_solver: Solver  # of each fold of a cross-validation, which leaves gaps
@@ -172,14 +164,18 @@ class ChosenPoints:
         return targets_of(self.points, self.design, self.calibrating, self.wanted)
 
     @cached_property
-    def columns(self) -> SolveColumns:
+    def columns(self) -> dict[str, slice]:
         """Where in `new_inputs` each kind of target is."""
         cells = 0 if self.design.cells is None or self.design.samples else self.design.cells.size
-        wanted = 0 if self.wanted is None else self.wanted.north.size
-        regions = 0 if self.design.region_means is None else len(self.design.region_means)
-        sizes = self.design.test.size, self.calibrating.size, cells, wanted, regions
-        ends = np.cumsum(sizes).tolist()
-        return SolveColumns(*(slice(end - size, end) for end, size in zip(ends, sizes, strict=True)))
+        sizes = {
+            "held out": self.design.test.size,
+            "calibration": self.calibrating.size,
+            "cells": cells,
+            "places": 0 if self.wanted is None else self.wanted.north.size,
+            "regions": 0 if self.design.region_means is None else len(self.design.region_means),
+        }
+        ends = np.cumsum(list(sizes.values())).tolist()
+        return {name: slice(end - sizes[name], end) for name, end in zip(sizes, ends, strict=True)}
 
     @cached_property
     def mean_inputs(self) -> Array | LinearFunctionals | None:
@@ -202,7 +198,7 @@ class ChosenPoints:
         if cells is None or fine is None:
             return None
         nearest = cKDTree(cells.X).query(fine.X)[1]
-        return np.asarray(self.columns.cells.start + nearest, dtype=np.intp)
+        return np.asarray(self.columns["cells"].start + nearest, dtype=np.intp)
 
     @cached_property
     def gaps(self) -> Gaps | None:
@@ -246,25 +242,108 @@ class PreparedJob(ChosenPoints):
     """Everything a solve needs; what follows from the fields is worked out once."""
 
     job: Job
-    family: MeanFamily  # what the prior mean is fitted from
-    mean: FieldMean | EstimatedMean  # fitted to the observed values; or its basis, estimated with the field
-    prior: Prior | None  # None where the job leaves its numbers out, which are fitted first
+    family: MeanFamily  # of the prior mean
     provenance: Mapping[str, str]  # source of the field, and digests of it and of all else that is read
     simulations: Simulations | None = None  # fields of the prior that are solved for as well
     fit_points: Observations | None = None  # the field at the times of the fit, if not its own
 
-    def problem(self, prior: Prior, columns: Array) -> tuple[Prior, Array | LatLonGrid, Array]:
-        """Prior, X and y of `cagp_dist.condition` for columns (n, T): points, or a grid with gaps."""
-        if self.places is None:
-            return self.conditioned(prior), self.inputs, columns
-        return self.conditioned(prior), self.places.grid, self.places.fields(columns.T)
+    @cached_property
+    def task(self) -> Task:
+        """What is asked, as `cagp_dist.pipeline.task` takes it."""
+        points, design, prior = self.points, self.design, self.job.prior
+        folds, targets = design.folds, MapPoints.of(self.new_inputs)
+        fold_of = None
+        if folds is not None:
+            of_place = np.full(points.north.size, -1)
+            of_place[design.test] = folds
+            fold_of = of_place[design.train]
+        observations, split, hours = points, Split(design.train, design.test, folds, fold_of), 0
+        if self.seen is not None:
+            chosen = np.sort(design.train)
+            there = self.seen.points.at(chosen)
+            observations, hours = there.in_space_and_time(self.seen.points.times), points.times.size
+            check_informed(self)
+            targets = targets.at_hours(hours_since(points.times, observations.origin))
+            fold_of = None if folds is None else of_place[chosen[np.nonzero(there.present)[1]]]
+            split = Split(np.arange(observations.north.size), fold_of=fold_of)
+        fine, sampled = self.mean_inputs, self.sampled_inputs
+        calibrating = None
+        if self.recalibration.errors == "points":
+            calibrating = replace(self._held(self.calibrating), blocks=design.calibration_blocks)
+        return Task(
+            observations,
+            split,
+            Targets(
+                targets,
+                self.columns,
+                None if fine is None else MapPoints.of(fine),
+                self.mean_like,
+                None if sampled is None else MapPoints.of(sampled),
+                design.samples,
+            ),
+            self.settings,
+            solver=self.solver if self.seen is None else self.job.solver.build() or "auto",
+            fold_solver=self.fold_solver if self.seen is None else self.job.solver.build() or "auto",
+            recalibration=self.recalibration,
+            held_out=replace(self._held(design.test), folds=folds),
+            calibrating=calibrating,
+            lead_hours=self.job.design.lead if self.seen is not None else None,
+            window_hours=self.job.design.window_hours if self.seen is not None else None,
+            fitted_to=None if prior.numbers is not None else self._fitted_to(),
+            hours=hours,
+        )
 
-    def conditioned(self, prior: Prior) -> Prior:
-        """Prior of the solve: this kernel, the noise of each observed point with the nugget, and our mean."""
-        noise = noise_at(self.points, self.design.train, prior.noise_number)
-        if self.places is not None and isinstance(noise, np.ndarray):
-            noise = self.places.noise(noise)
-        return Prior(prior.kernel, noise, self.mean)
+    @cached_property
+    def settings(self) -> ModelSettings:
+        """What the job says of kernel, noise and mean."""
+        table, numbers = self.job.prior, self.job.prior.numbers
+        mean = cast("MeanLike", _Known(self.family) if table.is_previous else self.family)
+        if numbers is not None:
+            return ModelSettings(_kernel_of(table, numbers), mean, noise_variance=numbers.noise_variance)
+        in_time = {name: (family,) for name, family in TIME_KERNELS.items()}
+        return ModelSettings(
+            table.kernel,
+            mean,
+            hyperparameters=table.hyperparameters,
+            obstacle=self._obstacle,
+            in_time=in_time.get(table.time_kernel or AUTO, COMPARED_IN_TIME),
+        )
+
+    def _held(self, chosen: Indices) -> HeldOut:
+        """Give observations at some points that the solve does not use."""
+        known = self.points.noise_variance
+        return HeldOut(
+            self.points.values[:, chosen],
+            self.points.positions[chosen],
+            np.zeros(chosen.size) if known is None else known[chosen],
+        )
+
+    def _fitted_to(self) -> Observations | None:
+        """Observations that the numbers are fitted to, if they are not those that are observed."""
+        points, whole = self.fit_points, self.job.prior.fit_to == "field"
+        if points is None:
+            return self.points if whole and self.seen is None else None
+        if whole and self.seen is None:
+            return points
+        chosen = places_of_fit(self)
+        if self.seen is None:
+            return points.only(chosen)
+        return points.at(np.sort(chosen)).in_space_and_time(points.times)
+
+    @property
+    def _obstacle(self) -> str | None:
+        """Say what of a job leaves no room for more than one set of numbers."""
+        obstacles = {
+            "the kernel is one of space and time": self.job.prior.time_kernel is not None,
+            "the numbers are fitted to the whole field": self.job.prior.fit_to == "field",
+            "the numbers are fitted to other times": self.fit_points is not None,
+            "the mean is the previous run": self.carried is not None,
+            "lengthscales are stretched for each quantile": self.recalibration.method == SHARP,
+            "weights are kept": self.job.output.keep_weights,
+            "error bars of the map come from samples": self.design.samples > 0,
+            "fields of one prior are simulated": self.simulations is not None,
+        }
+        return next((said for said, there in obstacles.items() if there), None)
 
     @cached_property
     def run_key(self) -> str:
@@ -280,7 +359,7 @@ class PreparedJob(ChosenPoints):
         gaps = self.points.gridded and bool(np.isnan(self.points.values).any())
         # of folds with gaps the solver was chosen by another order of the points
         may_integrate = (
-            self.prior is None
+            self.job.prior.numbers is None
             and self.seen is None
             and self.job.prior.hyperparameters == "auto"
             and self.design.train.size <= MOST_FLAT
@@ -334,10 +413,8 @@ def prepare_job(
         family.check_covers(points.north, points.east)
     elif design.region_means is not None:
         family.basis_at(design.region_means.nodes)  # a mean over a part of a region is another one
-    mean = fit_mean(job.prior, family, points, design.train)
-    prior = None  # where its numbers are to be fitted
-    if (numbers := job.prior.numbers) is not None:
-        prior = Prior(_kernel_of(job.prior, numbers), numbers.noise_variance, mean)
+    if chosen.seen is None:
+        check_every_time(points, design.train)
     provenance = {
         "source": str(field.attrs["source"]),
         "source_sha256": str(field.attrs["source_sha256"]),
@@ -371,8 +448,6 @@ def prepare_job(
         chosen.seen,
         job=job,
         family=family,
-        mean=mean,
-        prior=prior,
         provenance=provenance,
         fit_points=None if fit_field is None else _known_points(job, fit_field, family),
         carried=carried,
@@ -392,49 +467,68 @@ def _kernel_of(table: PriorTable, numbers: PriorNumbers) -> Kernel:
     return reduce(add, parts[1:], cast("Kernel", parts[0]))
 
 
-def noise_at(points: Observations, chosen: Indices, nugget: float | Array) -> float | Array:
-    """Noise variance of observations at some points (n,): what is known of it, and the nugget."""
-    known = points.noise_variance
-    return nugget if known is None else known[chosen] + nugget
+@dataclass(frozen=True)
+class _Known:
+    """A mean that is fitted before the field, and then known."""
+
+    family: MeanFamily
+
+    @property
+    def content_sha256(self) -> str | None:
+        """As the family."""
+        return self.family.content_sha256
+
+    @property
+    def units(self) -> str:
+        """As the family."""
+        return self.family.units
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """As the family."""
+        self.family.check_covers(latitude_degrees, longitude_degrees)
+
+    def fit(self, *arguments: Any, **named: Any) -> FieldMean:
+        """As the family."""
+        return self.family.fit(*arguments, **named)
 
 
-def fit_mean(
-    table: PriorTable, family: MeanFamily, points: Observations, chosen: Indices
-) -> FieldMean | EstimatedMean:
-    """Fit a prior mean to the values at some points, each field to those that it has.
-
-    That of all times together is fitted with the field: what it is fitted from stands for it.
-    """
-    if table.in_time:
-        return cast("EstimatedMean", family)
-    latitude, longitude = points.north[chosen], points.east[chosen]
-    if not points.space.has_latitudes:  # a constant alone is fitted there, to all places alike
-        latitude = longitude = np.zeros(chosen.size)
-    values = points.values[:, chosen]
-    present = ~np.isnan(values)
-    estimated = table.estimates_mean and isinstance(family, EstimatedMean)
-    if estimated and isinstance(family, EstimatedMean):
-        basis = np.asarray(family.basis_at(points.positions[chosen]))
-        for fields in fields_by_pattern(present):
-            if (places := present[fields[0]]).any():
-                check_estimable(basis[places], family.coefficient_names)
-    if present.all() and not estimated:
-        return family.fit(latitude, longitude, values.T, times=points.dates())
-    parts = []
-    for fields in fields_by_pattern(present):
-        places = present[fields[0]]
-        if not places.any():
-            raise DataError(
-                f"nothing was observed at {shown_time(points.times[fields[0]])} at the {chosen.size:,} "
-                "points that predict the others; leave this time out, or use fewer folds or smaller blocks."
-            )
-        if estimated:
-            continue
-        mean = family.fit(
-            latitude[places], longitude[places], values[np.ix_(fields, places)].T, times=points.dates(fields)
+def places_of_fit(job: PreparedJob) -> Indices:
+    """Places of the field of other times that its numbers are fitted to: those that are observed."""
+    assert job.fit_points is not None
+    points, others, chosen = job.fit_points, job.points, job.design.train
+    found = coinciding(*(of.space.keys(of.north, of.east) for of in (others.at(chosen), points)))
+    train = found[found >= 0]
+    if train.size == 0:
+        raise DataError(
+            f"[prior] fit_times: none of the {chosen.size:,} observed places has a value then; "
+            "choose others.",
+            key="nothing-at-fit-times",
         )
-        parts.append((fields, mean))
-    return family if isinstance(family, EstimatedMean) and estimated else MeanByPattern(tuple(parts))
+    return np.asarray(train)
+
+
+def check_every_time(points: Observations, chosen: Indices) -> None:
+    """Raise `DataError` where a time has no value at the chosen points."""
+    there = points.present[:, chosen].any(axis=1)
+    if not there.all():
+        raise DataError(
+            f"nothing was observed at {shown_time(points.times[there.argmin()])} at the {chosen.size:,} "
+            "points that predict the others; leave this time out, or use fewer folds or smaller blocks.",
+            key="nothing-observed",
+        )
+
+
+def check_informed(job: PreparedJob) -> None:
+    """Raise `DataError` where a time sees no value, from which the mean is to be estimated."""
+    assert job.seen is not None
+    counts = job.seen.counts(job.points.times, job.design.train)
+    if not counts.all():
+        time = shown_time(job.points.times[counts.argmin()])
+        raise DataError(
+            f"no observed point has a value that {time} may see, by "
+            "[design] window_hours, causal and lead_hours; leave this time out, or give a longer window.",
+            key="nothing-observed",
+        )
 
 
 def targets_of(

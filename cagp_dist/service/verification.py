@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ import xarray as xr
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
 from cagp_dist.pipeline import NAMES, Neighbours
 from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.map_points import Targets
+from cagp_dist.pipeline.task import fit, predict
 from cagp_dist.runtime import open_executor
-from cagp_dist.service.folds import part_of, solve_part
+from cagp_dist.service.filtered_jobs import solve_filtered
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.job_fit import HOURS
 from cagp_dist.service.jobfile.config import changed, parse_job, with_listed_times
 from cagp_dist.service.jobfile.job import Job
-from cagp_dist.service.point_roles import Design
-from cagp_dist.service.recalibration_plan import NOT_ASKED
 from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store.earlier import run_at
 from cagp_dist.store.group_dataset import check_group
@@ -50,28 +51,30 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     """Predict some test points of a run once more, from its job and its observations, and compare."""
     attributes, posterior = read_group(run).attrs, read_group(run, "posterior")
     job = _job_of(run, attributes, posterior)
-    task = _task_of(run, job, attributes)
-    part = part_of(task, 0) if task.design.count_folds else task
-    rng = np.random.default_rng(seed)
-    drawn = np.sort(rng.choice(part.design.test.size, size=min(points, part.design.test.size), replace=False))
-    places = np.searchsorted(task.design.test, part.design.test[drawn])
-    # a solve by neighbours depends on all targets, which share them, and costs little more for these
-    together = isinstance(part.solver, Neighbours) or part.carried is not None or part.seen is not None
-    cells = None if part.design.samples else part.design.cells
-    train, test = part.design.train, part.design.test[drawn]
-    alone = Design(train=train, test=test, test_weights=np.ones(drawn.size), cells=None)
-    sample = replace(part, design=alone, wanted=None, recalibration=NOT_ASKED)
-    if together:  # maps that no column of the solve belongs to are left out
-        sample = replace(part, design=replace(part.design, cells=cells, mean_cells=None, samples=0))
-    if task.prior is None:  # the numbers are in the attributes of every run
+    prepared = _prepared(run, job, attributes)
+    if job.prior.numbers is None:  # they are in the attributes of every run
         raise StoreError(f"{run} does not say the numbers of its prior; it was written by another program.")
+    task, carried = prepared.task, prepared.carried is not None
+    test = np.arange(prepared.design.test.size)
+    part = replace(task, updated=partial(solve_filtered, prepared, None)) if carried else task
+    if (folds := prepared.design.folds) is not None:
+        part, test = task.without([0]), test[folds == 0]
+    drawn = np.sort(np.random.default_rng(seed).choice(test.size, size=min(points, test.size), replace=False))
+    places = test[drawn]
+    # a solve by neighbours depends on all targets, which share them, and costs little more for these
+    together = isinstance(prepared.solver, Neighbours) or carried or prepared.seen is not None
+    targets = Targets(part.targets.points, part.targets.kinds)  # maps that have no column are left out
+    if not together:
+        targets = Targets(part.targets.points.part(drawn))
     with open_executor("local") as executor:
-        solution = solve_part(sample, task.prior, Execution(executor))
-    name, last = task.points.variable.name, solution.steps[-1]
-    scale = float(np.sqrt(task.prior.kernel.variance))
+        execution = Execution(executor)
+        model = fit(part, execution)
+        solution = predict(replace(part, targets=targets), model, execution)
+    name, last = prepared.points.variable.name, solution.steps[-1]
+    scale = float(np.sqrt(model.kernel.variance))
     largest = 0.0
     for said, found in ((f"{name}_mean", last.mean), (f"{name}_std", last.std)):
-        found = found[:, : part.design.test.size][:, drawn if together else slice(None)]
+        found = found[:, : test.size][:, drawn if together else slice(None)]
         # a standard deviation that all times share has no axis of them
         published = np.broadcast_to(np.atleast_2d(posterior[said].values)[:, places], found.shape)
         differences = np.abs(published - found).max(axis=0) / scale
@@ -109,7 +112,7 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
     return changed(known, "output", root=str(run.parents[1]))
 
 
-def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
+def _prepared(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     try:
         field = peek(job)
     except (ConfigurationError, DataError) as error:
@@ -125,17 +128,17 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     before_it = f"the previous run, {named}, whose posterior is its mean"
     try:
         found = [] if before is None else [run_at(before, STATE)]
-        task = prepare_job(job, field, earlier=lambda *_, **__: filter(None, found))
+        prepared = prepare_job(job, field, earlier=lambda *_, **__: filter(None, found))
     except (ConfigurationError, DataError) as error:
         raise NotSolvedAgainError(run, error) from error
     except StoreError as error:
         if before is None or before.is_dir():
             raise
         raise NotSolvedAgainError(run, f"{before_it}, is not there.") from error
-    if getattr(task.solver, "computational_share", None) is not None:
+    if getattr(prepared.solver, "computational_share", None) is not None:
         why = "its computational_share chose the iterations for all points together."
         raise NotSolvedAgainError(run, why)
     key = "previous_sha256"
-    if task.provenance.get(key) != made_from.get(key):
+    if prepared.provenance.get(key) != made_from.get(key):
         raise NotSolvedAgainError(run, f"{before_it}, was replaced.")
-    return task
+    return prepared

@@ -1,14 +1,13 @@
 """The groups of a published run that hold observations and what was predicted."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.recalibration import Distribution
 from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset, time_of
@@ -32,26 +31,6 @@ _TITLES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class PublishedDistribution:
-    """What is published of recalibrated distributions, each of T times and points, or of a grid (P, Q)."""
-
-    std: Array  # (T, q), or (T, P, Q): in the unit of the variable, noise included
-    # (T, L, q), or (T, L, P, Q): at the L levels of `cagp_dist.pipeline.defaults.QUANTILE_LEVELS`
-    quantiles: Array
-    local_scale: Array | None = None  # as std: by which the errors were multiplied, where a method has that
-    recalibrated: bool = True  # if not, it is a mixture over the numbers of the prior, as it is
-
-    def on_grid(self, fields: Callable[[Array], Array]) -> "PublishedDistribution":
-        """Put values of cells (T, q) into fields (T, P, Q)."""
-        return PublishedDistribution(
-            fields(self.std),
-            np.stack([fields(each) for each in np.moveaxis(self.quantiles, 1, 0)], axis=1),
-            None if self.local_scale is None else fields(self.local_scale),
-            self.recalibrated,
-        )
-
-
 def prediction_group(
     group: str,
     *,
@@ -64,7 +43,7 @@ def prediction_group(
     noise_variance: ArrayLike = 0.0,
     computational_std: ArrayLike | None = None,
     observed: ArrayLike | None = None,
-    distribution: PublishedDistribution | None = None,
+    distribution: Distribution | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
@@ -201,7 +180,7 @@ def _say_mean_over(group: xr.Dataset, name: str, part: str, comment: str) -> Non
         }
 
 
-def _of_distribution(group: xr.Dataset, name: str, distribution: PublishedDistribution | None) -> xr.Dataset:
+def _of_distribution(group: xr.Dataset, name: str, distribution: Distribution | None) -> xr.Dataset:
     """Say of recalibrated distributions what their arrays mean, and give the levels of quantiles."""
     if distribution is None:
         return group

@@ -13,8 +13,9 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import located
 from cagp_dist.kriging.result_distribution import stem_of
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.recalibration import Distribution
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
-from cagp_dist.store.schema import PublishedDistribution, means_over_cells, prediction_group
+from cagp_dist.store.schema import means_over_cells, prediction_group
 from cagp_dist.store.zarr_arrays import write_group
 from cagp_dist.variables import Variable
 from cagp_dist.view.page_server import PageServer, serve
@@ -83,7 +84,7 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
         table = arrays[f"{stem}quantile" if of_observations else "field_quantile"]
         quantiles = [field(table.sel({QUANTILE_LEVEL: level})) for level in QUANTILE_LEVELS]
         spread = arrays[f"{stem}predictive_std" if of_observations else f"{stem}std"]
-        distribution = PublishedDistribution(field(spread), np.stack(quantiles, axis=1))
+        distribution = Distribution(field(spread), np.stack(quantiles, axis=1))
     what = str(mean.attrs.get("long_name", NAME)).removeprefix("posterior ").removeprefix("mean of ")
     known = noise if isinstance(noise, (int, float)) else None
     group = prediction_group(

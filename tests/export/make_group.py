@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.recalibration import Distribution
 from cagp_dist.predictive import StudentT
 from cagp_dist.store.publish import output_lock, publish
-from cagp_dist.store.schema import PublishedDistribution, prediction_group, values_group
+from cagp_dist.store.schema import prediction_group, values_group
 
 KEY = "0123456789abcdef"
 NOISE = 1.7
@@ -63,12 +64,10 @@ def publish_run(
         return publish(root, groups, run_key=KEY, attributes=attributes)
 
 
-def _distribution(mean: np.ndarray, columns: np.ndarray) -> PublishedDistribution:
+def _distribution(mean: np.ndarray, columns: np.ndarray) -> Distribution:
     scale = np.broadcast_to(1.0 + columns / 1000.0, mean.shape)
     distribution = StudentT(mean, scale, 5.0)
-    return PublishedDistribution(
-        distribution.std, np.moveaxis(distribution.quantile(QUANTILE_LEVELS), 0, 1), scale
-    )
+    return Distribution(distribution.std, np.moveaxis(distribution.quantile(QUANTILE_LEVELS), 0, 1), scale)
 
 
 def cells(start: float, stop: float, count: int) -> np.ndarray:

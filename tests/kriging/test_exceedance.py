@@ -9,7 +9,8 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.result_distribution import distribution_of
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
-from cagp_dist.store.schema import PublishedDistribution, prediction_group
+from cagp_dist.pipeline.recalibration import Distribution
+from cagp_dist.store.schema import prediction_group
 
 TO = {"resolution": 4.0, "region": [12.0, 0.0, 0.0, 12.0]}
 NUMBERS = {"kernel": "matern32", "lengthscale": 0.1, "variance": 4.0, "noise_std": 0.5}
@@ -160,12 +161,12 @@ def test_groups_of_runs_say_it_in_their_names():
         plain.cagp.exceedance(282.0, of="observation"), stats.norm.sf(282.0, mean, 2.5), rtol=1e-9
     )
     quantiles = mean[:, None] + stats.t.ppf(QUANTILE_LEVELS, 5.0)[None, :, None, None]
-    scaled = PublishedDistribution(np.full_like(mean, np.sqrt(5.0 / 3.0)), quantiles, std / 2.5)
+    scaled = Distribution(np.full_like(mean, np.sqrt(5.0 / 3.0)), quantiles, std / 2.5)
     recalibrated = prediction_group(
         "map", mean=mean, std=std, noise_variance=2.25, distribution=scaled, **where
     )
     np.testing.assert_allclose(recalibrated.cagp.exceedance(286.0), stats.t.sf(286.0 - mean, 5.0), rtol=1e-6)
-    mixed = PublishedDistribution(scaled.std, quantiles, recalibrated=False)
+    mixed = Distribution(scaled.std, quantiles, recalibrated=False)
     mixture = prediction_group("map", mean=mean, std=std, noise_variance=2.25, distribution=mixed, **where)
     with pytest.raises(ArgumentError, match="quantiles of an observation alone"):
         mixture.cagp.exceedance(282.0, of="field")

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from cagp_dist.service.folds import fit_folds, solve_task
 
 import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import SHARP
@@ -11,7 +12,6 @@ from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.service.folds import fit_folds, solve_task
 from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import groups_of

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
+from cagp_dist.service.folds import solve_task
 
 import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import SHARP_LEVELS
@@ -19,7 +20,6 @@ from cagp_dist.predictive import Gaussian
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.service import sharp_jobs as service
-from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from cagp_dist.pipeline.recalibration import Distribution
 from cagp_dist.store.publish import output_lock, publish
-from cagp_dist.store.schema import PublishedDistribution, prediction_group, values_group
+from cagp_dist.store.schema import prediction_group, values_group
 
 NOISE = 0.4
 LEVEL_STEPS = (-2.0, -1.6, -0.7, 0.0, 0.7, 1.6, 2.0)  # standard deviations to the quantiles
@@ -84,6 +85,6 @@ def _map(stamps, latitude, longitude, blank, *, with_errors=True, skewed=False):
     if skewed and with_errors:
         scaled = 1.3 * np.broadcast_to(std, mean.shape)
         steps = [mean + (step if step < 0.0 else 2.0 * step) * scaled for step in LEVEL_STEPS]
-        errors["distribution"] = PublishedDistribution(scaled, np.stack(steps, axis=1))
+        errors["distribution"] = Distribution(scaled, np.stack(steps, axis=1))
     group = prediction_group("map", times=stamps, north=latitude, east=longitude, mean=mean, **errors)
     return group if blank is None else group.assign_attrs(blank_cells=int(blank.sum()))

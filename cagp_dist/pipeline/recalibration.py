@@ -1,0 +1,270 @@
+"""Distributions of observations, recalibrated by errors of predictions that did not use them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.calibration.recalibration import methods
+from cagp_dist.calibration.recalibration.corrected import corrected_distributions, in_parts
+from cagp_dist.calibration.recalibration.local_scale import FittedLocalScale, LocalScale
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, SHARP, Fitted, Unchanged
+from cagp_dist.calibration.recalibration.sharp import FittedSharp
+from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
+from cagp_dist.errors import ArgumentError
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.predictive import Gaussian, Predictive
+from cagp_dist.text import counted
+
+Errors = Literal["none", "points", "folds", "blocks", "leave-one-out"]
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """What corrects distributions of observations."""
+
+    method: str = "none"  # of a job file; ``"none"`` where nothing does
+    errors: Errors = "none"  # where its errors come from
+    places: int = 0  # how many places have errors
+    # whether the job names the method; one that is there by itself gives way where it cannot learn
+    asked: bool = True
+    why_not: str = ""  # why a method that is there by itself was left out; else empty
+    blocks: bool = False  # whether calibration points were drawn in blocks of their own
+    levels: tuple[float, ...] = ()  # of a sharp GP, those of its quantiles
+    split: str = ""  # of a sharp GP, how the calibration points are used
+
+    def key(self) -> dict[str, object]:
+        """Give what a run key has to know; nothing where nothing is corrected."""
+        if self.method == "none":
+            return {}
+        named = {"method": self.method, "errors": self.errors, "places": self.places}
+        drawn = {"drawn": "blocks"} if self.blocks else {}
+        return {"recalibration": named | drawn}
+
+    def attributes(self) -> dict[str, str]:
+        """Give what a run says of it."""
+        return {"recalibration": self.method, "recalibration_statement": self.statement()}
+
+    def statement(self) -> str:
+        """Say it in one sentence."""
+        if self.method == "none":
+            return self.why_not or "The error bars are not recalibrated, because the job says so."
+        source = {
+            "points": f"errors at {counted(self.places, 'calibration point')}, none of them observed"
+            + (", in separate blocks like the test points" if self.blocks else ""),
+            "folds": f"errors at {counted(self.places, 'place')} that were predicted from other folds; each "
+            "place uses only errors of folds other than its own",
+            "blocks": f"errors at {counted(self.places, 'place')} that were predicted from other blocks",
+            "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
+        }[self.errors]
+        return f"Predictive distributions are recalibrated ({self.method}) by {source}{self._of_sharp()}."
+
+    def _of_sharp(self) -> str:
+        """Say which quantiles have lengthscales of their own, and what is guaranteed."""
+        if self.method != SHARP:
+            return ""
+        chosen = {
+            "three-way": "chosen with one half of these points and scaled by the errors at the other half",
+            "two-way": "chosen and scaled with the same points, which guarantees no probability",
+        }[self.split]
+        return (
+            f": quantiles at {len(self.levels)} levels from {self.levels[0]:g} to {self.levels[-1]:g} each "
+            f"have their own lengthscale, {chosen}"
+        )
+
+
+NOT_ASKED = Recalibration()
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """Distributions of observations, each of T times and points, or of a grid (P, Q)."""
+
+    std: Array  # (T, q), or (T, P, Q): in the unit of the variable, noise included
+    # (T, L, q), or (T, L, P, Q): at the L levels of `cagp_dist.pipeline.defaults.QUANTILE_LEVELS`
+    quantiles: Array
+    local_scale: Array | None = None  # as std: by which the errors were multiplied, where a method has that
+    recalibrated: bool = True  # if not, it is what the prior says, as it is
+
+    @classmethod
+    def room_for(cls, shape: tuple[int, ...]) -> Self:
+        """Make room for distributions (T, q) that are not recalibrated."""
+        return cls(
+            np.full(shape, np.nan),
+            np.full((shape[0], len(QUANTILE_LEVELS), shape[1]), np.nan),
+            recalibrated=False,
+        )
+
+    def put(self, fields: Indices, places: Indices, distribution: Predictive) -> None:
+        """Write those (T', q') of some fields and some places."""
+        self.std[np.ix_(fields, places)] = distribution.std
+        by_level = np.moveaxis(self.quantiles, 1, 0)
+        for level, values in zip(by_level, distribution.quantile(QUANTILE_LEVELS), strict=True):
+            level[np.ix_(fields, places)] = values
+
+    def among(self, there: Mask) -> "Distribution":
+        """Put those of some places among all (q,), NaN for the others."""
+        if there.all():
+            return self
+
+        def among(values: Array) -> Array:
+            found = np.full((*values.shape[:-1], there.size), np.nan)
+            found[..., there] = values
+            return found
+
+        scale = None if self.local_scale is None else among(self.local_scale)
+        return Distribution(among(self.std), among(self.quantiles), scale, self.recalibrated)
+
+    def on_grid(self, fields: Callable[[Array], Array]) -> "Distribution":
+        """Put values of cells (T, q) into fields (T, P, Q)."""
+        return Distribution(
+            fields(self.std),
+            np.stack([fields(each) for each in np.moveaxis(self.quantiles, 1, 0)], axis=1),
+            None if self.local_scale is None else fields(self.local_scale),
+            self.recalibrated,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfSampleErrors:
+    """Predictions that did not use the values that they are compared with."""
+
+    distribution: Gaussian  # (T, N) noise included
+    observed: Array  # (T, N) NaN where nothing was observed
+    X: Array  # (N, 3) where, on the unit sphere
+    folds: Indices | None = None  # (N,) of a cross-validation, the fold of each place
+    # places (n, 3) and values (T, n) that the predictions were made from, where these points are none of
+    # them
+    training: tuple[Array, Array] | None = None
+    blocks: Indices | None = None  # (N,) which block each place lies in, where whole blocks were kept
+
+    def fit(self, method: methods.Recalibration, *, without: int | None = None) -> Fitted:
+        """Let a method learn from the errors, or from those of all folds but one."""
+        known = self if without is None or self.folds is None else self._without(without, self.folds)
+        if isinstance(method, LocalScale):
+            return method.fit(
+                known.distribution, known.observed, known.X, training=known.training, groups=known.blocks
+            )
+        return method.fit(known.distribution, known.observed, known.X)
+
+    def _without(self, fold: int, folds: Indices) -> "OutOfSampleErrors":
+        """Errors of all folds but one; several folds that are left stay together as blocks."""
+        others = folds != fold
+        left = folds[others]
+        return OutOfSampleErrors(
+            self.distribution[:, others],
+            self.observed[:, others],
+            self.X[others],
+            left,
+            blocks=left if np.unique(left).size > 1 else None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Distributions:
+    """What corrects distributions of observations, as it was learned."""
+
+    found: Recalibration  # what was decided; ``method = "none"`` where nothing could be learned
+    everywhere: Fitted  # from all errors
+    # of a cross-validation, for the places of each fold: from the errors of the others
+    by_fold: tuple[Fitted, ...] = ()
+
+    @property
+    def corrected(self) -> bool:
+        """Whether a method changes the distributions."""
+        return self.found.method != "none"
+
+    def at(
+        self, plain: Gaussian, X: Array, *, folds: Indices | None = None, stretched: Array | None = None
+    ) -> Distribution:
+        """Correct plain distributions (T, q) at points X (q, p)."""
+        std, scale = np.empty(plain.shape), np.empty(plain.shape)
+        quantiles = np.empty((plain.shape[0], len(QUANTILE_LEVELS), plain.shape[1]))
+        for fitted, some in self._groups(plain.shape, folds, stretched):
+            found = corrected_distributions(fitted, plain[:, some], X[some], levels=QUANTILE_LEVELS)
+            std[:, some], quantiles[..., some], scale[:, some] = found
+        return Distribution(std, quantiles, scale if self.found.method == "local-scale" else None)
+
+    def scored(
+        self,
+        plain: Gaussian,
+        X: Array,
+        observed: Array,
+        *,
+        folds: Indices | None = None,
+        stretched: Array | None = None,
+    ) -> PointScores:
+        """Score observations (T, q); NaN where there is none; see `at`."""
+        shape, everywhere = plain.shape, unscored(plain.shape)
+        for fitted, chosen in self._groups(shape, folds, stretched):
+            for some in in_parts(chosen, times=shape[0]):
+                times, places = np.nonzero(~np.isnan(observed[:, some]))
+                if not times.size:
+                    continue
+                distribution = fitted(plain[:, some], X[some])
+                found = point_scores(distribution[times, places], observed[times, some[places]])
+                everywhere.put((times, some[places]), found)
+        return everywhere
+
+    def _groups(
+        self, shape: tuple[int, ...], folds: Indices | None, stretched: Array | None
+    ) -> Iterator[tuple[Fitted, Indices]]:
+        """Yield the points that have one correction."""
+        everywhere, points = self.everywhere, np.arange(shape[1])
+        if isinstance(everywhere, FittedSharp) and stretched is not None:
+            for some in in_parts(points, times=shape[0]):
+                yield _Stretched(everywhere, stretched[:, :, some]), some
+            return
+        if folds is None or not self.by_fold:
+            yield everywhere, points
+            return
+        for fold, fitted in enumerate(self.by_fold):
+            yield fitted, np.flatnonzero(folds == fold)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stretched:
+    """Distributions of a sharp GP at points whose standard deviations (S, T, q) are known."""
+
+    fitted: FittedSharp
+    std: Array
+
+    def __call__(self, distribution: Gaussian, X_new: ArrayLike | None) -> Predictive:
+        return self.fitted.with_std(distribution.mean, self.std)
+
+
+def unchanged(found: Recalibration = NOT_ASKED) -> Distributions:
+    """Distributions that nothing corrects."""
+    return Distributions(found, Unchanged())
+
+
+def fit_distributions(
+    found: Recalibration, errors: OutOfSampleErrors | None, sharp: FittedSharp | None = None
+) -> Distributions:
+    """Fit the method of a job to its errors."""
+    if sharp is not None:
+        return Distributions(found, sharp)
+    if found.method == "none":
+        return unchanged(found)
+    assert errors is not None  # there is a method only where the plan finds errors
+    method = RECALIBRATIONS[found.method]()
+    try:
+        everywhere = errors.fit(method)
+        folds = range(0 if errors.folds is None else int(errors.folds.max()) + 1)
+        by_fold = tuple(errors.fit(method, without=fold) for fold in folds)
+    except ArgumentError as error:
+        if found.asked:
+            raise ArgumentError(f"recalibration {found.method!r}: {error}", key="recalibration") from error
+        why = f"{found.method} cannot learn here, because {error}"
+        said = f"The error bars are not recalibrated: {why}"
+        return unchanged(Recalibration(asked=False, why_not=said))
+    if isinstance(everywhere, FittedLocalScale) and everywhere.regression is None:
+        said = (
+            "The error bars are not recalibrated: a local scale would hardly make the errors at "
+            f"{counted(found.places, 'place')} likelier."
+        )
+        return unchanged(Recalibration(asked=found.asked, why_not=said))
+    return Distributions(found, everywhere, by_fold)
