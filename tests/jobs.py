@@ -4,6 +4,14 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import cagp_dist as cagp
+from cagp_dist.calibration.recalibration.methods import SHARP
+from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.map_mean import mean_of_all
+from cagp_dist.pipeline.task import Fitted, fit, fit_folds, out_of_sample, recalibrate, score, solve
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service.sharp_jobs import sharpened
+
 TABLES: dict[str, Mapping[str, object] | None] = {
     "observations": {"source": "sample"},
     "observations.synthetic": None,
@@ -51,3 +59,28 @@ def _toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+
+
+def result_of(prepared, *, executor=None, solution=None, fitted=None):
+    """Do what a run does with a job that is prepared: its result, and a sharp GP where it asks for one."""
+    task, execution = prepared.task, Execution(executor or SerialExecutor())
+    if fitted is None:
+        model = fit(task, execution)
+        fitted = Fitted(model, fit_folds(task, model, execution))
+    solution = solve(task, fitted, execution) if solution is None else solution
+    errors, sharp = out_of_sample(task, fitted, solution, execution), None
+    if prepared.recalibration.method == SHARP:
+        sharp = sharpened(prepared, fitted.model, errors, execution)
+    learned = recalibrate(task, errors, None if sharp is None else sharp.fitted)
+    return score(task, fitted, solution, learned), sharp
+
+
+def mean_of(prepared):
+    """The mean of a prepared job, fitted to what it observes, or its basis."""
+    return mean_of_all(prepared.mean, prepared.points, prepared.design.train)
+
+
+def numbers_given(prepared):
+    """Kernel, noise and mean of a job that gives its numbers."""
+    numbers = prepared.job.prior.numbers
+    return cagp.Prior(prepared.task.model.kernel, numbers.noise_variance, mean_of(prepared))

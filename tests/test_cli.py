@@ -614,10 +614,10 @@ def test_a_solve_that_breaks_down_exits_with_3(job, tmp_path, monkeypatch, page_
     import cagp_dist.service.run as service
     from cagp_dist.solvers import Status
 
-    solve = service.solve_task
+    solve = service.solve
     monkeypatch.setattr(
         service,
-        "solve_task",
+        "solve",
         lambda *arguments, **settings: dataclasses.replace(
             solve(*arguments, **settings), status=Status.BREAKDOWN
         ),

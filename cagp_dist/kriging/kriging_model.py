@@ -286,9 +286,9 @@ def krige(
         observed, given_mean = read(model, observations)
         targets = of_kind(kind, find_targets(to, observed), observed)
         targets = model._at_times(targets, observed, given_mean, at)
-        solver = model._planned(observed, targets, call)
+        model._check_plan(observed, targets, call)
         model._learn_from(observed, given_mean, call)
-        return model._map(solver, targets, kind, call)
+        return model._map(targets, kind, call)
 
 
 @dataclass(frozen=True)
@@ -484,33 +484,32 @@ class Kriging:
             found = find_targets(cast("To", to), observed)
         targets = self._at_times(of_kind(kind, found, observed), observed, learned.mean, at)
         with self._call() as call:
-            solver = self._planned(observed, targets, call)
+            self._check_plan(observed, targets, call)
             if not arrays:
-                return self._map(solver, targets, kind, call)
-            prediction = self._predicted(solver, targets, call)
+                return self._map(targets, kind, call)
+            prediction = self._predicted(targets, call)
             std = prediction.std
             if return_std and self.recalibration != "none":
                 std = std * self._recalibrated(prediction, targets, call).by
         mean, std = (shaped(each, observed, targets).T for each in (prediction.mean, std))
         return (mean, std) if return_std else mean
 
-    def _planned(self, observed: ObservedObject, targets: Targets, call: _Call) -> Solver:
-        """Choose the solver, and refuse what does not fit before anything is fitted."""
+    def _check_plan(self, observed: ObservedObject, targets: Targets, call: _Call) -> None:
+        """Refuse what does not fit before anything is fitted."""
         check_recalibration(self.recalibration)
         points, solver = observed.points, solver_of(call.settings.solver, observed.points)
         together = targets.points
         if points.in_time:
             together = together.part(np.arange(min(len(together.X), MOST_TOGETHER)))
         plan_of_map(points, together, solver, call.settings, kernel_parts=len(families(given_kernel(self))))
-        return solver
 
-    def _predicted(self, solver: Solver, targets: Targets, call: _Call) -> Solution:
+    def _predicted(self, targets: Targets, call: _Call) -> Solution:
         """Solve, and warn where the observations say nothing."""
         observed, learned = self._fitted(targets)
         task = self._task(observed, ModelSettings(learned.kernel, learned.mean), targets.points)
         with call.narrator.stage("solve") as report:
             execution = Execution.on(call.settings, report=report, on_plan=call.narrator.tell)
-            prediction = predict(replace(task, solver=solver), learned, execution)
+            prediction = predict(task, learned, execution)
         prior = prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
@@ -521,10 +520,10 @@ class Kriging:
             warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)
         return prediction
 
-    def _map(self, solver: Solver, targets: Targets, kind: Kind, call: _Call) -> xr.Dataset:
+    def _map(self, targets: Targets, kind: Kind, call: _Call) -> xr.Dataset:
         """Solve, and give the result as a data set."""
         observed, learned = self._fitted(targets)
-        prediction = self._predicted(solver, targets, call)
+        prediction = self._predicted(targets, call)
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
         written = f"cagp.krige({', '.join(filter(None, settings))})"
         result = as_dataset(prediction, observed, learned, targets, call=written)

@@ -1,16 +1,17 @@
-"""From observations to a map: what `krige` and jobs have in common, as frozen values and pure functions.
+"""From observations to a result: what `krige` and jobs have in common, as frozen values and pure functions.
 
 ::
 
-    Observations --fit_model--> FittedModel --predict_fields--> Solution --> recalibrate_map
+    Task --fit--> FittedModel --solve--> Solution --out_of_sample, recalibrate, score--> Result
 
+- `task`: what is asked, the steps, and what comes of it.
 - `observations`, `grid_places`, `map_points`, `split`: places, values, gaps and noise; the grid that points
   are most of; where a map is wanted; what is held out.
 - `fitting`, `fitted_model`, `map_mean`, `integration`: sites and fits of parameters; the prior; its mean;
   distributions whose parameters are integrated over. `maps_at_times`, `gain_in_time`: all times together.
 - `field_solves`, `solve_plans`: the solve of all fields; the choice of its solver, and plans.
 - `map_solves`, `map_samples`: from observations and prior to that solve, and draws.
-- `cross_validation`: places predicted from other folds, whose errors correct error bars.
+- `left_out`, `recalibration`, `cross_validation`: errors at places that were left out, and what they correct.
 - `resources`, `narration`, `defaults`: workers and memory; what is said meanwhile; numbers that decide.
 
 Nothing here knows of job files, tables, xarray or published runs: `cagp_dist.kriging` and `cagp_dist.service`

@@ -15,7 +15,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import Family, Kernel
+from cagp_dist.kernels import Family, Kernel, chosen_by
 from cagp_dist.likelihood.exact.integrated import Hyperparameters
 from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
@@ -51,6 +51,7 @@ from cagp_dist.pipeline.split import Split
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
 from cagp_dist.solvers import Solver, Status
+from cagp_dist.text import counted
 
 # Observed places up to which each fold has a fit of its own: a second for all of them, or two
 FEW_PLACES = 400
@@ -247,18 +248,23 @@ def fit(
             )
         if task.fitted_to is not None:
             model = model.of_observations(observed, asked.noise_std)
-        return with_numbers_integrated(
-            model,
-            observed,
-            asked=asked.hyperparameters,
-            nugget_sought=asked.nugget_std is None,
-            solver=task.solver,
-            obstacle=asked.obstacle,
-            narrator=told,
-        )
+        return _integrated(task, model, told)
 
 
-def fit_folds(task: Task, execution: Execution) -> tuple[FittedModel, ...]:
+def _integrated(task: Task, model: FittedModel, narrator: Narrator) -> FittedModel:
+    """Integrate over numbers where that is asked for, or where they are not known well."""
+    return with_numbers_integrated(
+        model,
+        task.observed,
+        asked=task.model.hyperparameters,
+        nugget_sought=task.model.nugget_std is None,
+        solver=task.solver,
+        obstacle=task.model.obstacle,
+        narrator=narrator,
+    )
+
+
+def fit_folds(task: Task, model: FittedModel, execution: Execution) -> tuple[FittedModel, ...]:
     """Fit the prior of each fold without its observations; whatever a search has reached is taken.
 
     A fold that has a part in the numbers that predict it is not held out. Fits take long: each half of the
@@ -274,8 +280,18 @@ def fit_folds(task: Task, execution: Execution) -> tuple[FittedModel, ...]:
     for number, group in enumerate(groups):
         name = f"without part {number + 1} of {len(groups)} of the folds"
         own = replace(task.without([int(fold) for fold in group]), solver=task.solver)
-        found += [fit(own, execution.part(number, len(groups), name))] * group.size
+        found += [_fit_of_fold(own, model, execution.part(number, len(groups), name))] * group.size
     return tuple(found)
+
+
+def _fit_of_fold(task: Task, model: FittedModel, execution: Execution) -> FittedModel:
+    """Fit the prior of some folds; probabilities of numbers need none but where the kernel is chosen."""
+    if model.integrated is not None and chosen_by(task.model.kernel) is None:
+        with Narrator(shown=False) as told:
+            found = _integrated(task, replace(model, integrated=None), told)
+        if found.integrated is not None:
+            return found
+    return fit(task, execution)
 
 
 def predict(task: Task, model: FittedModel, execution: Execution) -> Solution:
@@ -313,7 +329,8 @@ def solve(task: Task, fitted: Fitted, execution: Execution) -> Solution:
             found[number] = predict(_fold(task, number), fitted.of_fold(number), own)
             continue
         found[number] = predict(_without_held_out(task, k), fitted.model, own)
-    return _together([found[number] for number in range(len(names))], columns, total)
+    tested = max(each.size for each in columns[:folds]) if len(names) > folds else None
+    return _together([found[number] for number in range(len(names))], columns, total, tested)
 
 
 def out_of_sample(
@@ -406,7 +423,8 @@ def solve_task(
     narrator: Narrator | None = None,
 ) -> Result:
     """Do all five steps."""
-    fitted = Fitted(fit(task, execution.within("fit"), narrator=narrator), fit_folds(task, execution))
+    model = fit(task, execution.within("fit"), narrator=narrator)
+    fitted = Fitted(model, fit_folds(task, model, execution))
     solution = solve(task, fitted, execution)
     errors = out_of_sample(task, fitted, solution, execution)
     return score(task, fitted, solution, recalibrate(task, errors))
@@ -470,7 +488,7 @@ def _without_held_out(task: Task, k: int) -> Task:
     return replace(task, targets=targets, held_out=None, recalibration=NOT_ASKED)
 
 
-def _together(solutions: list[Solution], columns: list[Indices], total: int) -> Solution:
+def _together(solutions: list[Solution], columns: list[Indices], total: int, tested: int | None) -> Solution:
     """Put the columns of several solves in their places; one that was done early keeps its last step."""
     steps = []
     for iteration in range(max(len(solution.steps) for solution in solutions)):
@@ -486,10 +504,16 @@ def _together(solutions: list[Solution], columns: list[Indices], total: int) -> 
     unfinished = [solution.computational_std for solution in solutions]
     known = [values for values in unfinished if values is not None]
     last = solutions[-1]
+    said = f"{len(solutions)} such solves, one for each fold"
+    if tested is not None:
+        said = (
+            f"{len(solutions)} solves, one with all points and one with {counted(tested, 'test point')} for "
+            "each fold"
+        )
     return Solution(
         steps=tuple(steps),
         status=Status.worst(solution.status for solution in solutions),
-        plan=(*solutions[0].plan, f"{len(solutions)} solves, one for each fold and one for all points"),
+        plan=(*solutions[0].plan, said),
         solvers=tuple(dict.fromkeys(name for each in solutions for name in each.solvers)),
         plans=tuple(plan for each in solutions for plan in each.plans),
         executor=last.executor,

@@ -190,7 +190,7 @@ def fit_prior(
     prepared: PreparedJob, execution: Execution, *, note: Callable[[str], None] = lambda text: None
 ) -> FittedPrior:
     """Fit the numbers of a job's kernel, of a sum all of them, and the noise variance."""
-    task, table, units = prepared.task, prepared.job.prior, prepared.points.variable.units
+    task, table, units = prepared.to_fit, prepared.job.prior, prepared.points.variable.units
     decide = task.observed if task.fitted_to is None else task.fitted_to
     if decide.in_time:
         _check_times(decide)
@@ -205,7 +205,6 @@ def fit_prior(
     model = fit(task, execution, progress=lambda state: execution.progress(None, _shown(state)))
     assert model.result is not None
     result = model.result
-    note(f"parameters are {model.numbers}")
     noise = np.broadcast_to(model.of_observations(decide).noise_variance, decide.north.shape)[sites.chosen]
     own = mean_of(model.mean, decide, sites.chosen, sites.times)
     worth = effective_times(model.kernel, noise, sites, decide, own)

@@ -271,14 +271,20 @@ def _fit(prepared: PreparedJob, work: _Stages, checkpoints: Checkpoints) -> tupl
     task, table = prepared.task, prepared.job.prior
     if table.numbers is not None:
         return None, Fitted(fit(task, Execution(SerialExecutor())))
-    found = work.done("Fit", partial(_fitted, prepared), checkpoints)
+
+    def fit_all(stage: JobStage, execution: Execution) -> FittedPrior:
+        fitted = _fitted(prepared, stage, execution)
+        stage.note(f"parameters are {fitted.model.numbers}")
+        return fitted
+
+    found = work.done("Fit", fit_all, checkpoints)
     if found.model.integrated is None:
         check_fit(table, found)
     if not task.folds or task.fitted_to is not None:
         return found, Fitted(found.model)
 
     def fit_without(stage: JobStage, execution: Execution) -> tuple[FittedModel, ...]:
-        models = fit_folds(task, execution)
+        models = fit_folds(task, found.model, execution)
         fits = counted(len(set(map(id, models))), "fit")
         stage.summary = f"{fits}, each without the folds that it predicts"
         return models

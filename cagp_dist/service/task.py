@@ -33,6 +33,7 @@ from cagp_dist.pipeline import (
     Observations,
     Rings,
     Solver,
+    check_estimable,
     chosen_solver,
     each,
     fields_by_pattern,
@@ -46,6 +47,7 @@ from cagp_dist.pipeline.recalibration import Recalibration
 from cagp_dist.pipeline.solve_plans import choose_solver
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.task import HeldOut, ModelSettings, Task
+from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints
@@ -281,7 +283,7 @@ class PreparedJob(ChosenPoints):
                 None if sampled is None else MapPoints.of(sampled),
                 design.samples,
             ),
-            self.settings,
+            self.settings() if prior.numbers is None else self._given(prior.numbers),
             solver=self.solver if self.seen is None else self.job.solver.build() or "auto",
             fold_solver=self.fold_solver if self.seen is None else self.job.solver.build() or "auto",
             recalibration=self.recalibration,
@@ -293,13 +295,24 @@ class PreparedJob(ChosenPoints):
             hours=hours,
         )
 
-    @cached_property
+    @property
+    def to_fit(self) -> Task:
+        """The same where numbers that are given are fitted."""
+        return replace(self.task, model=self.settings(), fitted_to=self._fitted_to())
+
+    @property
+    def mean(self) -> MeanLike:
+        """Of the prior; that of a field that goes on is fitted before, and then known."""
+        return cast("MeanLike", _Known(self.family) if self.job.prior.is_previous else self.family)
+
+    def _given(self, numbers: PriorNumbers) -> ModelSettings:
+        """Take kernel and noise as the job gives them."""
+        kernel = _kernel_of(self.job.prior, numbers)
+        return ModelSettings(kernel, self.mean, noise_variance=numbers.noise_variance)
+
     def settings(self) -> ModelSettings:
-        """What the job says of kernel, noise and mean."""
-        table, numbers = self.job.prior, self.job.prior.numbers
-        mean = cast("MeanLike", _Known(self.family) if table.is_previous else self.family)
-        if numbers is not None:
-            return ModelSettings(_kernel_of(table, numbers), mean, noise_variance=numbers.noise_variance)
+        """Say of kernel and mean what the job does; the numbers are fitted."""
+        table, mean = self.job.prior, self.mean
         in_time = {name: (family,) for name, family in TIME_KERNELS.items()}
         return ModelSettings(
             table.kernel,
@@ -414,7 +427,7 @@ def prepare_job(
     elif design.region_means is not None:
         family.basis_at(design.region_means.nodes)  # a mean over a part of a region is another one
     if chosen.seen is None:
-        check_every_time(points, design.train)
+        check_every_time(points, design.train, family if job.prior.estimates_mean else None)
     provenance = {
         "source": str(field.attrs["source"]),
         "source_sha256": str(field.attrs["source_sha256"]),
@@ -507,15 +520,20 @@ def places_of_fit(job: PreparedJob) -> Indices:
     return np.asarray(train)
 
 
-def check_every_time(points: Observations, chosen: Indices) -> None:
-    """Raise `DataError` where a time has no value at the chosen points."""
-    there = points.present[:, chosen].any(axis=1)
+def check_every_time(points: Observations, chosen: Indices, mean: MeanFamily | None) -> None:
+    """Raise `DataError` where a time has no value at the chosen points, or does not say its mean."""
+    present = points.present[:, chosen]
+    there = present.any(axis=1)
     if not there.all():
         raise DataError(
             f"nothing was observed at {shown_time(points.times[there.argmin()])} at the {chosen.size:,} "
             "points that predict the others; leave this time out, or use fewer folds or smaller blocks.",
             key="nothing-observed",
         )
+    if isinstance(mean, EstimatedMean):
+        basis = np.asarray(mean.basis_at(points.positions[chosen]))
+        for fields in fields_by_pattern(present):
+            check_estimable(basis[present[fields[0]]], mean.coefficient_names)
 
 
 def check_informed(job: PreparedJob) -> None:

@@ -103,25 +103,25 @@ def draw() -> Figure:
         "settings checked by service/jobfile/",
         colour=JOB,
     )
-    d.text(43.5, 83.4, "sources: era5/, tables/", colour=MUTED)
+    d.text(43.5, 83.4, "sources: fields/", colour=MUTED)
     for x in (24.5, 75.5):
         d.arrow((x, 85), (x, 80.5))
 
     # the one path
     d.box(1, 60, 98, 20.5, "pipeline/    the same bits for both", colour=SOLVE)
     steps = {
-        "Observations": ("places, values, noise,", "times; poles merged,", "grid recognised once"),
-        "Split": ("observed, held out,", "folds"),
+        "Task": ("Observations, Split,", "Targets, what is said", "of kernel and mean"),
         "FittedModel": ("kernel, mean, noise;", "likelihood/, or numbers", "integrated over"),
-        "Prediction": ("a solve for each", "pattern of gaps, planned", "before it begins"),
-        "recalibrated": ("error bars corrected by", "errors at places left out;", "calibration/"),
+        "Solution": ("a solve for each", "pattern of gaps, planned", "before it begins"),
+        "Distributions": ("error bars corrected by", "errors at places left out;", "calibration/"),
+        "Result": ("distributions, scores,", "trace, status,", "what was chosen"),
     }
     for place, (name, what) in enumerate(steps.items()):
         x = 2.5 + 19.3 * place
         d.box(x, 62, 17.5, 13, name, *what)
         if place:
             d.arrow((x - 1.8, 68.5), (x, 68.5))
-    d.arrow((69.2, 62), (69.2, 57.5))
+    d.arrow((49.9, 62), (49.9, 57.5))
 
     # the library under it
     d.box(

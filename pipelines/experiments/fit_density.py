@@ -61,13 +61,13 @@ def line(count: int, seed: int, fitted_to: str, task: PreparedJob, fitted: Fitte
         fitted_to,
         *(f"{value:.4g}" for _, value, _ in fitted.estimates()),
         f"{fitted.result.seconds:.1f}",
-        *(f"{value:.3f}" for value in held_out(task, fitted.prior)),
+        *(f"{value:.3f}" for value in held_out(task, fitted)),
     )
 
 
-def held_out(task: PreparedJob, prior: cagp.Prior) -> list[float]:
+def held_out(task: PreparedJob, fitted: FittedPrior) -> list[float]:
     """RMSE, NLL, CRPS and coverage of 95 % intervals at the held-out points, weighted by area."""
-    test = task.design.test
+    test, prior = task.design.test, fitted.model.prior(task.points, task.design.train)
     posterior = cagp.condition(prior, task.inputs, task.targets, task.new_inputs, solver=task.solver)
     given = posterior.mean[:, 0], np.sqrt(posterior.variance + prior.noise_variance)
     observed = task.points.values[0, test]

@@ -43,19 +43,20 @@ def main() -> None:
         )
         task = prepare_job(job, field)
     test = task.design.test
+    kernel = task.task.model.kernel
     observed, noise = task.points.values[0, test], job.prior.noise_variance
     X, y, X_test = task.inputs, task.targets, task.new_inputs[: len(test)]
     weights, train = task.design.test_weights, task.design.train
     # of least squares, and then known: what is compared are the solvers
     mean = task.family.fit(task.points.north[train], task.points.east[train], y)
-    print(f"{len(X)} observed, {len(test)} held out; {task.prior.kernel}, noise variance {noise} K^2")
+    print(f"{len(X)} observed, {len(test)} held out; {kernel}, noise variance {noise} K^2")
     print("| solver | m | RMSE [K] | NLL | CRPS [K] | 95 % coverage | mean std [K] |")
     print("|---|---|---|---|---|---|---|")
     for name, solver, iterations in CASES:
         values = y if solver.many_fields else y[:, 0]
         prior = cagp.Prior(
-            task.prior.kernel,
-            task.prior.noise_variance,
+            kernel,
+            noise,
             mean=lambda points: mean(points)[:, 0],
         )
         posterior = cagp.condition(prior, X, values, X_test, solver=solver)

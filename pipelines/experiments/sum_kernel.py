@@ -61,7 +61,7 @@ def line(count: int, seed: int, kernel: str) -> Sequence[str]:
         result.status.value,
         f"{result.seconds:.0f}",
         f"{result.log_likelihood / result.points:.4f}",
-        *(f"{value:.3f}" for value in held_out(task, fitted.prior)),
+        *(f"{value:.3f}" for value in held_out(task, fitted)),
     )
 
 

@@ -285,7 +285,7 @@ def test_recalibrated_laws_are_those_of_errors_at_places_that_were_left_out(trut
     )
     np.testing.assert_allclose(found.predictive_std, distribution.std, rtol=1e-9)
     assert found.attrs["recalibration"] == "kuleshov"
-    assert "errors at 198 places" in found.attrs["recalibration_statement"]
+    assert "leave-one-out errors of the 198 observed points" in found.attrs["recalibration_statement"]
 
 
 def test_what_recalibrated_laws_do_not_say_is_refused(stations, truth):

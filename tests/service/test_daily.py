@@ -108,11 +108,11 @@ def solves(monkeypatch):
     """How many solves of tasks there were."""
     counted = []
 
-    def solve_task(*arguments, original=running.solve_task, **settings):
-        counted.append(arguments[0].run_key)
+    def solve(*arguments, original=running.solve, **settings):
+        counted.append(arguments[0])
         return original(*arguments, **settings)
 
-    monkeypatch.setattr(running, "solve_task", solve_task)
+    monkeypatch.setattr(running, "solve", solve)
     return counted
 
 

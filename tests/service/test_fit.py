@@ -180,7 +180,6 @@ def fitted_directly(task, where, values):
 
 def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_text):
     task = prepare_job(parse_job(job_text), field)
-    assert task.prior is None
     fitted = fitted_in(task)
     assert_within(fitted, standard_errors=4.0)
     assert (fitted.where, fitted.fit_to) == ("the 250 observed points", "observed")
@@ -298,9 +297,8 @@ def test_all_times_are_fields_of_one_prior_and_said_to_be(field, job_text, monke
 def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
     fitted = fitted_in(prepare_job(parse_job(job_text), field))
     assert not fitted.noise_is_negligible
-    small = dataclasses.replace(
-        fitted, prior=cagp.Prior(fitted.prior.kernel, 1e-6 * fitted.prior.kernel.variance)
-    )
+    nugget = 1e-6 * fitted.prior.kernel.variance
+    small = dataclasses.replace(fitted, model=dataclasses.replace(fitted.model, nugget=nugget))
 
     def ended(status, *, at_bound=(), spread=(0.1, 0.2, 5.0), error=1e-6, gradient_norm=0.01):
         result = dataclasses.replace(
@@ -365,7 +363,6 @@ def test_the_whole_field_is_fitted_on_request_and_the_numbers_are_found(field, j
         rtol=1e-6,
     )
     assert fitted.result.log_likelihood == pytest.approx(direct.log_likelihood, rel=1e-9)
-    assert fitted.prior.mean is task.mean
 
 
 def test_a_region_is_fitted_at_its_observed_points(field, job_text):
@@ -468,7 +465,7 @@ def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_te
     assert unknown == {name: [None, None] for name in told["standard_errors"]}
     low, high = good.intervals()[-1]
     for known in (0.5 * low, 2.0 * low):  # a nugget beside it is the rest, at least nothing
-        beside = dataclasses.replace(good, prior=dataclasses.replace(good.prior, noise_variance=1e-3))
+        beside = dataclasses.replace(good, model=dataclasses.replace(good.model, nugget=1e-3))
         total = dataclasses.replace(good.result.prior, noise_variance=1e-3 + known)
         ends = dataclasses.replace(beside, result=dataclasses.replace(good.result, prior=total)).intervals()
         factor = high / good.prior.noise_number
@@ -599,7 +596,6 @@ def test_numbers_may_be_fitted_to_other_times(field, job_text):
     fitted = fitted_in(task)
     alone = fitted_in(prepare_job(parse_job(job_text), later))
     assert fitted.estimates() == alone.estimates()
-    assert fitted.prior.mean is task.mean
     assert (fitted.times, fitted.where) == (
         3,
         "the 250 observed points, with the values of 3 times in fit_times",

@@ -15,7 +15,7 @@ from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
 from cagp_dist.store.zarr_arrays import read_group
 
-from ..jobs import job_text, random_points
+from ..jobs import job_text, mean_of, random_points
 
 BLOCKS = {"name": "block-gauss-seidel", "iterations": 2, "block_size": 50}
 KERNEL = {"lengthscale": 0.3, "variance": 22.0, "noise_variance": 0.5}
@@ -71,7 +71,7 @@ def test_the_map_is_the_mean_over_each_cell(published):
 
 
 def task_mean(job):
-    return prepare_job(job, ingest(job, report=lambda text: None)).mean
+    return mean_of(prepare_job(job, ingest(job, report=lambda text: None)))
 
 
 def test_points_and_places_are_what_they_are_without_it(published, tmp_path):

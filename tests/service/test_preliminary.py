@@ -114,7 +114,7 @@ def test_a_preliminary_day_is_replaced_when_its_final_field_is_there(
     xr.testing.assert_identical(read_group(before, series.SCORES), early)
     assert check_series(tmp_path / "out").compared == 2
     solved = []
-    monkeypatch.setattr(running, "solve_task", lambda *arguments, **settings: solved.append(arguments))
+    monkeypatch.setattr(running, "solve", lambda *arguments, **settings: solved.append(arguments))
     days, again = passed(tmp_path, f"{kind}:{path}")
     assert [day.status for day in days] == [None, None]
     assert not solved

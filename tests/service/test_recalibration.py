@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
-from cagp_dist.service.folds import solve_task
 
 from cagp_dist.calibration.recalibration import corrected
 from cagp_dist.calibration.recalibration.local_scale import LocalScale
@@ -16,6 +15,7 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.kernels import Matern32
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.task import out_of_sample
 from cagp_dist.predictive import Gaussian, StudentT
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.service.ingest import ingest
@@ -25,12 +25,11 @@ from cagp_dist.service.jobfile.job import METHOD_NAMES
 from cagp_dist.service.recalibration_plan import FEWEST_ERRORS
 from cagp_dist.service.results import groups_of, roughness_of_test, strata_of_test
 from cagp_dist.service.run import run
-from cagp_dist.service.sharp_jobs import sharpened
 from cagp_dist.service.task import prepare_job
 from cagp_dist.store.group_dataset import check_group
 from cagp_dist.store.zarr_arrays import read_group
 
-from ..jobs import job_text, map_grid, random_points
+from ..jobs import job_text, map_grid, mean_of, random_points, result_of
 from ..sources import save, temperature
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -73,33 +72,33 @@ def task_of(job):
     return prepare_job(job, ingest(job, report=lambda _: None))
 
 
-def solved(task, executor=None):
-    return solve_task(task, task.prior, Execution(executor or SerialExecutor()))
+def groups_by(task, result):
+    """Groups of a task that says something else of what a result is made from."""
+    return groups_of(task, *result_of(task, solution=result.solution, fitted=result.fitted))
 
 
 @pytest.fixture(scope="module")
 def done(field, tmp_path_factory):
     """A task with calibration points, and its solution."""
     task = task_of(the_job(field, tmp_path_factory.mktemp("out")))
-    return task, solved(task)
+    return task, result_of(task)[0]
 
 
 def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_them(done):
     """Against the method itself, applied to published plain distributions and to dense predictions."""
-    task, solution = done
-    groups = groups_of(task, task.prior, solution)
-    plain = groups_of(
-        replace(task, recalibration=replace(task.recalibration, method="none")), task.prior, solution
-    )
-    kept, columns = task.design.calibration, task.columns
-    assert columns.calibration == slice(150, 450)
-    last = solution.steps[-1]
-    std = np.sqrt(last.std[:, columns.calibration] ** 2 + NUMBERS["noise_variance"])
+    task, result = done
+    groups = groups_of(task, result)
+    plain = groups_by(replace(task, recalibration=replace(task.recalibration, method="none")), result)
+    kept, calibrating = task.design.calibration, task.columns["calibration"]
+    assert calibrating == slice(150, 450)
+    last = result.solution.steps[-1]
+    ascending = np.argsort(task.design.train)
+    std = np.sqrt(last.std[:, calibrating] ** 2 + NUMBERS["noise_variance"])
     learnt = LocalScale(terms=surface_terms).fit(
-        Gaussian(last.mean[:, columns.calibration], std),
+        Gaussian(last.mean[:, calibrating], std),
         task.points.values[:, kept],
         task.points.X[kept],
-        training=(task.inputs, task.targets.T),
+        training=(task.inputs[ascending], task.targets.T[:, ascending]),  # of equally near ones the first
     )
     group, values = groups["posterior"], plain["posterior"]
     distribution = learnt(
@@ -138,9 +137,9 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
 
 
 def test_laws_of_a_map_do_not_depend_on_how_many_are_in_memory(done, monkeypatch):
-    whole = groups_of(done[0], done[0].prior, done[1])["map"]
+    whole = groups_of(*done)["map"]
     monkeypatch.setattr(corrected, "LAWS_AT_ONCE", 14)
-    xr.testing.assert_identical(groups_of(done[0], done[0].prior, done[1])["map"], whole)
+    xr.testing.assert_identical(groups_of(*done)["map"], whole)
     assert whole.t2m_quantile.dims == ("time", "quantile_level", "latitude", "longitude")
     width = np.diff(whole.t2m_quantile.sel(quantile_level=[0.05, 0.95]), axis=1)[:, 0]
     assert np.median(width[..., 7:-1]) > 3.0 * np.median(width[..., 1:5])
@@ -148,14 +147,12 @@ def test_laws_of_a_map_do_not_depend_on_how_many_are_in_memory(done, monkeypatch
 
 @pytest.mark.parametrize("method", METHOD_NAMES)
 def test_every_method_gives_groups_that_can_be_published(done, method):
-    task, solution = done
+    task, result = done
     chosen = replace(task, recalibration=replace(task.recalibration, method=method))
     if method == SHARP:
         settings = replace(chosen.recalibration, levels=SHARP_LEVELS, split="three-way")
         chosen = replace(chosen, recalibration=settings)
-        sharp = sharpened(chosen, chosen.prior, solution, Execution(SerialExecutor()))
-        solution = replace(solution, sharp=sharp)
-    groups = groups_of(chosen, task.prior, solution)
+    groups = groups_by(chosen, result)
     for name, group in groups.items():
         check_group(name, group)
     posterior = groups["posterior"]
@@ -171,11 +168,11 @@ def test_every_method_gives_groups_that_can_be_published(done, method):
 
 
 def test_threads_give_the_same_laws_to_the_last_bit(done):
-    task, solution = done
+    task, result = done
     with ThreadExecutor() as executor:
-        other = solved(task, executor)
-    for name, group in groups_of(task, task.prior, other).items():
-        expected = groups_of(task, task.prior, solution)[name]
+        other, _ = result_of(task, executor=executor)
+    for name, group in groups_of(task, other).items():
+        expected = groups_of(task, result)[name]
         xr.testing.assert_identical(
             group.drop_vars("seconds", errors="ignore"), expected.drop_vars("seconds", errors="ignore")
         )
@@ -187,18 +184,21 @@ def test_leave_one_out_errors_are_used_where_the_solver_is_exact(field, tmp_path
     task = task_of(the_job(field, tmp_path, design=design, solver={"name": "cholesky"}))
     assert (task.recalibration.errors, task.recalibration.places) == ("leave-one-out", 700)
     assert task.size.left_out
-    solution = solved(task)
+    result, _ = result_of(task)
     X, kernel = task.inputs, Matern32(NUMBERS["lengthscale"], NUMBERS["variance"])
     inverse = np.linalg.inv(kernel(X, X) + NUMBERS["noise_variance"] * np.eye(700))
     # beside a mean whose coefficients are estimated without each point as well
-    basis = task.mean.basis_at(X)
+    basis = mean_of(task).basis_at(X)
     weights = inverse @ basis
     inverse -= weights @ np.linalg.solve(basis.T @ weights, weights.T)
     precision = inverse.diagonal()
     expected = (task.targets - inverse @ task.targets / precision[:, None]).T
-    np.testing.assert_allclose(solution.left_out.mean, expected, rtol=1e-9)
-    np.testing.assert_allclose(solution.left_out.std, np.tile(precision**-0.5, (2, 1)), rtol=1e-9)
-    said = groups_of(task, task.prior, solution)["calibration"].attrs["recalibration_statement"]
+    errors = out_of_sample(task.task, result.fitted, result.solution, Execution(SerialExecutor()))
+    order = np.argsort(task.design.train)
+    np.testing.assert_allclose(errors.distribution.mean, expected[:, order], rtol=1e-9)
+    std = np.tile(precision[order] ** -0.5, (2, 1))
+    np.testing.assert_allclose(errors.distribution.std, std, rtol=1e-9)
+    said = groups_of(task, result)["calibration"].attrs["recalibration_statement"]
     assert "leave-one-out errors of the 700 observed points" in said
 
 
@@ -211,7 +211,7 @@ def test_a_test_by_blocks_is_calibrated_by_blocks_even_where_the_solver_is_exact
     found, chosen = task.recalibration, task.design
     assert (found.errors, found.places) == ("points", chosen.calibration.size)
     assert np.unique(chosen.calibration_blocks).size > 10
-    said = groups_of(task, task.prior, solved(task))["calibration"].attrs["recalibration_statement"]
+    said = groups_of(task, *result_of(task))["calibration"].attrs["recalibration_statement"]
     assert said.endswith("none of them observed, in separate blocks like the test points.")
 
 
@@ -223,8 +223,8 @@ def test_the_law_of_a_place_uses_no_error_of_its_own_fold(field, tmp_path):
     own = task.design.folds == 1
     changed = task.points.values.copy()
     changed[:, task.design.test[own]] += 5.0 * np.sign(changed[:, task.design.test[own]] - 280.0)
-    other, solution = replace(task, points=replace(task.points, values=changed)), solved(task)
-    first, second = (groups_of(each, task.prior, solution)["posterior"] for each in (task, other))
+    other, (result, _) = replace(task, points=replace(task.points, values=changed)), result_of(task)
+    first, second = (groups_by(each, result)["posterior"] for each in (task, other))
     assert (first.t2m.values != second.t2m.values).any(axis=0)[own].all()
     for name in ("t2m_quantile", "t2m_predictive_std", "local_scale"):
         np.testing.assert_array_equal(first[name].values[..., own], second[name].values[..., own])
@@ -265,7 +265,7 @@ def test_a_recalibrated_run_is_planned_and_published(field, tmp_path):
 
 
 def test_methods_that_cannot_learn_are_refused_if_they_were_asked_for(done, field, tmp_path):
-    task, solution = done
+    task, result = done
     few = {**DESIGN, "calibration": random_points(40, seed=2)}
     with pytest.raises(
         ConfigurationError, match=r'\[recalibration\] method = "local-scale": there are errors'
@@ -280,9 +280,10 @@ def test_methods_that_cannot_learn_are_refused_if_they_were_asked_for(done, fiel
         points=replace(task.points, values=level),
         recalibration=replace(task.recalibration, asked=False),
     )
-    last = solution.steps[-1]
-    steps = (*solution.steps[:-1], replace(last, mean=np.full_like(last.mean, 280.0)))
-    attributes = groups_of(flat, task.prior, replace(solution, steps=steps))["calibration"].attrs
+    last = result.solution.steps[-1]
+    steps = (*result.solution.steps[:-1], replace(last, mean=np.full_like(last.mean, 280.0)))
+    solution = replace(result.solution, steps=steps)
+    attributes = groups_by(flat, replace(result, solution=solution))["calibration"].attrs
     assert attributes["recalibration"] == "none"
     assert "local-scale cannot learn here" in attributes["recalibration_statement"]
 

@@ -21,7 +21,7 @@ from cagp_dist.service.task import prepare_job, targets_of
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group
 
-from ..jobs import job_text, random_points
+from ..jobs import job_text, mean_of, random_points
 
 BLOCKS = {"name": "block-gauss-seidel", "iterations": 2, "block_size": 50}
 KERNEL = {"lengthscale": 0.3, "variance": 22.0, "noise_variance": 0.5}
@@ -65,7 +65,7 @@ def test_they_are_those_of_condition(published):
     job, path = published
     task = prepare_job(job, ingest(job, report=lambda text: None))
     means = cagp.area_means(AS_VALUES, resolution_degrees=6.0)
-    prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=task.mean)
+    prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=mean_of(task))
     solver = cagp.BlockGaussSeidel(2, block_size=50)
     direct = cagp.condition(prior, task.inputs, task.targets, means, solver=solver)
     found = read_group(path, "regions")
@@ -89,7 +89,7 @@ def test_a_plan_counts_what_wide_regions_take_of_neighbours():
     job = parse_job(the_job(solver={"name": "neighbours", "neighbours": 20}, regions_resolution_degrees=6.0))
     planned = plan_job(job, crew=Crew(1)).plan
     task = prepare_job(job, ingest(job, report=lambda text: None))
-    prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=task.mean)
+    prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=mean_of(task))
     plans: list[cagp.Plan] = []
     targets = targets_of(task.points, task.design, np.arange(0), None)
     cagp.condition(
@@ -167,7 +167,7 @@ def test_with_folds_they_are_of_all_points(tmp_path):
     task = prepare_job(job, ingest(job, report=lambda text: None))
     means = cagp.area_means(["global", AS_VALUES[3]])
     for t in range(2):
-        prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=task.mean)
+        prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=mean_of(task))
         built = job.solver.build()
         direct = cagp.condition(prior, task.inputs, task.targets[:, t], means, solver=built)
         np.testing.assert_allclose(found.t2m_mean[t], direct.mean, rtol=1e-9)

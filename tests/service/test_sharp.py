@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
-from cagp_dist.service.folds import solve_task
 
 import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import SHARP_LEVELS
@@ -15,7 +14,6 @@ from cagp_dist.calibration.recalibration.sharp import Sharp
 from cagp_dist.calibration.recalibration.stretched import DenseModel, FieldByField, SolvedModel
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
-from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.predictive import Gaussian
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
@@ -25,13 +23,13 @@ from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.run import run
-from cagp_dist.service.sharp_jobs import FACTORS, _alone, sharpened
+from cagp_dist.service.sharp_jobs import FACTORS, _alone
 from cagp_dist.service.task import prepare_job
 from cagp_dist.store.group_dataset import check_group
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..clusters import local_cluster
-from ..jobs import job_text, map_grid, random_points
+from ..jobs import job_text, map_grid, numbers_given, random_points, result_of
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -85,23 +83,29 @@ def the_job(store, root, *, design=None, solver=BLOCKS, settings=None, **others)
     )
 
 
-def solved(task, executor=None):
-    execution = Execution(executor or SerialExecutor())
-    solution = solve_task(task, task.prior, execution)
-    return replace(solution, sharp=sharpened(task, task.prior, solution, execution))
-
-
 def task_of(job):
     return prepare_job(job, ingest(job, report=lambda _: None))
 
 
 def fitted_by_hand(task, solution, model, **settings):
     """The class itself, on predictions that were published."""
-    at = task.columns.calibration
+    at = task.columns["calibration"]
     last, kept = solution.steps[-1], task.design.calibration
     distribution = Gaussian(last.mean[:, at], np.sqrt(last.std[:, at] ** 2 + NUMBERS["noise_variance"]))
     sharp = Sharp(model, settings.pop("levels", SHARP_LEVELS), factors=FACTORS, **settings)
     return sharp.fit(distribution, task.points.values[:, kept], task.points.X[kept])
+
+
+class Known:
+    """A mean that is 280 everywhere."""
+
+    content_sha256, units = None, ""
+
+    def check_covers(self, north, east):
+        pass
+
+    def fit(self, north, east, values, *, times=None):
+        return lambda X: np.full((len(X), np.shape(values)[1]), 280.0)
 
 
 def plain_std(group):
@@ -127,16 +131,15 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
     job = the_job(
         stores[store], tmp_path, design=design, solver={"name": "cholesky"}, settings={"split": split}
     )
-    task, mean = task_of(job), lambda X: np.full((len(X), 2), 280.0)  # known, as the class has it
-    task = replace(task, mean=mean, prior=replace(task.prior, mean=mean))
-    solution = solved(task)
-    groups = groups_of(task, task.prior, solution)
+    task = replace(task_of(job), family=Known())  # as the class has it
+    result, sharp = result_of(task)
+    solution, groups, prior = result.solution, groups_of(task, result, sharp), numbers_given(task)
     parts = [
-        DenseModel(cagp.Prior(task.prior.kernel, NUMBERS["noise_variance"]), task.inputs[~np.isnan(values)])
+        DenseModel(cagp.Prior(prior.kernel, NUMBERS["noise_variance"]), task.inputs[~np.isnan(values)])
         for values in task.targets.T
     ]
     assert (len(parts[0].X) < len(parts[1].X)) == (store == "gaps")
-    model = FieldByField(task.prior, tuple(parts)) if store == "gaps" else parts[0]
+    model = FieldByField(prior, tuple(parts)) if store == "gaps" else parts[0]
     fitted = fitted_by_hand(task, solution, model, split=split)
     assert len(fitted.different) > 1  # levels have lengthscales of their own
     where = {
@@ -171,12 +174,12 @@ def test_every_solver_has_variances_of_its_own_for_stretched_kernels(stores, tmp
     """Beside a mean whose coefficients are estimated; each time by itself where the solver follows values."""
     job = the_job(stores["whole"], tmp_path, solver=solver, settings=FEW)
     task = task_of(job)
-    solution = solved(task)
-    prior, built = task.conditioned(task.prior), task.solver
+    result, sharp = result_of(task)
+    solution, prior, built = result.solution, numbers_given(task), task.solver
     by_time = tuple(SolvedModel(prior, task.inputs, column[:, None], built) for column in task.targets.T)
     model = FieldByField(prior, by_time)
     fitted = fitted_by_hand(task, solution, model, levels=(0.1, 0.5, 0.9))
-    group = groups_of(task, task.prior, solution)["map"]
+    group = groups_of(task, result, sharp)["map"]
     expected = expected_quantiles(fitted, group, cagp.unit_sphere(*task.design.cells.points()))
     np.testing.assert_allclose(group.t2m_quantile.values.reshape(expected.shape), expected, rtol=1e-8)
 
@@ -188,9 +191,8 @@ def test_a_sampled_map_has_samples_for_each_lengthscale(stores, tmp_path):
         design = {"map": {**map_grid(30.0), "std_samples": samples}}
         task = task_of(the_job(stores["whole"], tmp_path, design=design, settings=FEW))
         assert (task.sampled_inputs is not None) == bool(samples)
-        solution = solved(task)
-        maps[samples] = solution.sharp
-        assert groups_of(task, task.prior, solution)["map"].t2m_quantile.shape == (2, 7, 6, 12)
+        result, maps[samples] = result_of(task)
+        assert groups_of(task, result, maps[samples])["map"].t2m_quantile.shape == (2, 7, 6, 12)
     np.testing.assert_allclose(maps[400].fitted.beta, maps[0].fitted.beta, rtol=1e-9)
     ratio = maps[400].cells / maps[0].cells
     assert ratio.shape == (len(maps[0].fitted.different), 2, 72)
@@ -211,9 +213,9 @@ def test_a_sampled_map_has_samples_for_each_lengthscale(stores, tmp_path):
 )
 def test_every_executor_gives_the_same_bits(stores, tmp_path, opened):
     task = task_of(the_job(stores["gaps"], tmp_path, settings=FEW))
-    serial = groups_of(task, task.prior, solved(task))
+    serial = groups_of(task, *result_of(task))
     with ExitStack() as stack:
-        other = groups_of(task, task.prior, solved(task, opened(stack)))
+        other = groups_of(task, *result_of(task, executor=opened(stack)))
     for name in ("posterior", "map"):
         xr.testing.assert_identical(other[name], serial[name])
 
@@ -334,7 +336,7 @@ def test_too_few_values_at_the_calibration_points_are_refused(stores, tmp_path):
     values = task.points.values.copy()
     values[:, task.design.calibration[10:]] = np.nan
     with pytest.raises(ConfigurationError, match=r'method = "sharp": .* cannot resolve the level 0\.025'):
-        solved(replace(task, points=replace(task.points, values=values)))
+        result_of(replace(task, points=replace(task.points, values=values)))
 
 
 def test_the_width_at_a_point_does_not_depend_on_the_points_beside_it():

@@ -11,11 +11,12 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.task import fit
 from cagp_dist.service import simulated_jobs as simulation
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.service.simulated_jobs import simulate_task
+from cagp_dist.service.simulated_jobs import simulate_job
 from cagp_dist.service.task import Simulations, prepare_job
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group
@@ -176,13 +177,8 @@ def simulated(field, root, asked=20, memory_limit_bytes=None, note=lambda _: Non
     job = job_of(field, root, **tables)
     task = prepare_job(job, ingest(job, report=lambda _: None))
     with cagp.open_executor("serial") as executor:
-        return task, simulate_task(
-            task,
-            task.prior,
-            Simulations(asked),
-            Execution(executor, memory_limit_bytes),
-            note=note,
-        )
+        execution = Execution(executor, memory_limit_bytes)
+        return task, simulate_job(task, fit(task.task, execution), Simulations(asked), execution, note=note)
 
 
 @pytest.mark.parametrize(
@@ -210,11 +206,11 @@ def test_fields_are_observed_where_the_first_time_is(field, tmp_path):
     gone[0, task.design.train[::2]] = np.nan
     noise = np.random.default_rng(0).uniform(0.1, 9.0, gone.shape[1])
     points = dataclasses.replace(task.points, values=gone, noise_variance=noise)
-    prior = dataclasses.replace(task.prior, noise_variance=0.5)
+    task = dataclasses.replace(task, points=points)
     with cagp.open_executor("serial") as executor:
-        found = simulate_task(
-            dataclasses.replace(task, points=points), prior, Simulations(400), Execution(executor)
-        )
+        execution = Execution(executor)
+        model = dataclasses.replace(fit(task.task, execution), nugget=0.5)
+        found = simulate_job(task, model, Simulations(400), execution)
     assert found.observed == 75
     assert found.calibration.verdict.kind == "consistent"
 
