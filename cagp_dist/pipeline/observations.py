@@ -9,6 +9,7 @@ import numpy as np
 
 from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices, Mask, Names, Times
+from cagp_dist.budget.demand import MOST_MISSING
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import beside_hours, space_filling_order
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
@@ -223,11 +224,18 @@ class Observations:
         return {}
 
     def grid_of(self, chosen: Indices) -> GridPlaces:
-        """Find the full-circle grid that some of the places are most of."""
+        """Find the full-circle grid that some of the places are most of, for solves by rings."""
         if self.in_time or not self.space.has_latitudes:
             what = "points in space and time" if self.in_time else f"points of the {self.space.text}"
             raise no_rings(f"rings solve circles of latitude, and the observations are {what}.")
-        return grid_of_points(self.north[chosen], self.east[chosen])
+        places = grid_of_points(self.north[chosen], self.east[chosen])
+        if self.noise_variance is not None and not places.even(self.noise_variance[chosen]):
+            raise no_rings("the noise varies along a latitude, and rings need the same along each.")
+        seen = self.present[self.present[:, chosen].any(axis=1)][:, chosen]
+        size = places.size(seen[seen.sum(axis=1).argmin()])
+        if not size.solved_by_rings:
+            raise no_rings(f"the grid lacks {size.missing:,} points; rings are for at most {MOST_MISSING:,}.")
+        return places
 
     def at(self, chosen: Indices | Mask) -> Self:
         """Take some of the places; their grid is another, see `cagp_dist.pipeline.grid_places`."""
