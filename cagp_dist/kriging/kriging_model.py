@@ -66,8 +66,6 @@ from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
 from cagp_dist.variables import Transform
 
-BLOCKS_DEGREES = 5.0  # Height of blocks of a cross-validation
-
 
 def krige(
     observations: Source,
@@ -595,7 +593,7 @@ class Kriging:
         folds: int | None = 10,
         *,
         by: Literal["block", "station", "day"] = "block",
-        blocks_degrees: float | None = BLOCKS_DEGREES,
+        blocks_degrees: float | Literal["auto"] | None = "auto",
         blocks: float | None = None,
         seed: int = 0,
     ) -> xr.Dataset:
@@ -613,9 +611,9 @@ class Kriging:
         by : {"block", "station", "day"}
             What is left out together: places in one block of so many degrees; all observations of a place; or
             those of a day (UTC), if the model was made with ``at``.
-        blocks_degrees : float or None
-            Height of the blocks; None: each place separately. The default of 5 degrees is halved in a small
-            region until there are as many blocks as folds.
+        blocks_degrees : float, "auto" or None
+            Height of the blocks; None: each place separately. "auto": 5 degrees, halved in a small region
+            until there are as many blocks as folds; each place separately where ``folds`` is None.
         blocks : float, optional
             In a plane, instead of degrees: the width of blocks in the unit of x and y, by default a tenth of
             the longer side of the observations.
@@ -640,7 +638,7 @@ class Kriging:
                 'that is left out. Expected a model of all times, cagp.Kriging(at="observed").'
             )
         size = None
-        if by == "block" and (folds is not None or blocks is not None or blocks_degrees != BLOCKS_DEGREES):
+        if by == "block" and (folds is not None or blocks is not None or blocks_degrees != "auto"):
             size = self._blocks(blocks_degrees, blocks, folds)
         split = Split.into_folds(observed.points, count=folds, blocks=size, days=by == "day", seed=seed)
         with self._call() as call:
@@ -670,13 +668,15 @@ class Kriging:
         check_count("seed", seed, least=0)
         return variogram_dataset(observed, learned, draws=draws, seed=seed)
 
-    def _blocks(self, blocks_degrees: float | None, blocks: float | None, folds: int | None) -> float | None:
+    def _blocks(
+        self, blocks_degrees: float | Literal["auto"] | None, blocks: float | None, folds: int | None
+    ) -> float | None:
         """Give the size of blocks in the unit of the space; None: each place by itself."""
         points = self._fitted()[0].points
         space = points.space
         if space.has_latitudes and blocks is not None:
             raise ArgumentError(f"blocks is {blocks!r}, the width in a plane; expected blocks_degrees.")
-        if not space.has_latitudes and blocks_degrees not in (None, BLOCKS_DEGREES):
+        if not space.has_latitudes and blocks_degrees not in (None, "auto"):
             raise ArgumentError(
                 f"blocks_degrees is {blocks_degrees!r}, and the observations lie on the {space.text}; "
                 "expected blocks, in the unit of its axes."
@@ -684,9 +684,10 @@ class Kriging:
         if blocks is not None:
             check_positive("blocks", blocks)
             return blocks
-        if blocks_degrees != BLOCKS_DEGREES:
-            return blocks_degrees
-        return usual_blocks(points, 2 if folds is None else folds)
+        if isinstance(blocks_degrees, str):
+            check_word("blocks_degrees", blocks_degrees, ("auto",))
+            return usual_blocks(points, 2 if folds is None else folds)
+        return blocks_degrees
 
     def summary(self) -> str:
         """Kernel, noise and fit in a few lines of text."""

@@ -178,6 +178,7 @@ def test_blocks_are_lower_in_a_small_region():
     assert set(scores.fold.values) == set(range(8))
     with pytest.raises(ArgumentError, match="12 places lie in 1 block, which cannot be dealt to 8 folds"):
         small.cross_validate(8, blocks_degrees=6.0)
+    assert 1 < np.unique(small.cross_validate(None, blocks_degrees=2.0).fold).size < 12
 
 
 @pytest.mark.parametrize("blocks_degrees", [20.0, None])

@@ -138,7 +138,7 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
 
 def test_laws_of_a_map_do_not_depend_on_how_many_are_in_memory(done, monkeypatch):
     whole = groups_of(*done)["map"]
-    monkeypatch.setattr(corrected, "LAWS_AT_ONCE", 14)
+    monkeypatch.setattr(corrected, "DISTRIBUTIONS_AT_ONCE", 14)
     xr.testing.assert_identical(groups_of(*done)["map"], whole)
     assert whole.t2m_quantile.dims == ("time", "quantile_level", "latitude", "longitude")
     width = np.diff(whole.t2m_quantile.sel(quantile_level=[0.05, 0.95]), axis=1)[:, 0]

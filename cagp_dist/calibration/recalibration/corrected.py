@@ -10,7 +10,7 @@ from cagp_dist.calibration.recalibration.methods import Fitted
 from cagp_dist.predictive import Gaussian, StudentT
 
 # Distributions that are in memory at a time: of a map of a million cells no more than a part
-LAWS_AT_ONCE = 100_000
+DISTRIBUTIONS_AT_ONCE = 100_000
 
 
 class Corrected(NamedTuple):
@@ -41,6 +41,6 @@ def corrected_distributions(
 
 def in_parts(chosen: Indices, *, times: int) -> Iterator[Indices]:
     """Yield points after others, so many that their distributions at all times are in memory together."""
-    step = max(1, LAWS_AT_ONCE // max(times, 1))
+    step = max(1, DISTRIBUTIONS_AT_ONCE // max(times, 1))
     for start in range(0, chosen.size, step):
         yield chosen[start : start + step]
