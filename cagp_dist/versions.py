@@ -25,6 +25,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-28",
         "One path: a mean that nobody names is a constant, estimated with the field, in calls as in jobs.",
     ),
+    NumericalVersion(
+        "0.4.0",
+        "2026-11-28",
+        "Grids with many gaps are solved by neighbours; a local scale takes equally near points in one order.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""
