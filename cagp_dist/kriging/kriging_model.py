@@ -41,7 +41,7 @@ from cagp_dist.kriging.map_targets import (
     of_table,
 )
 from cagp_dist.kriging.summary import summary, why_uninformed
-from cagp_dist.pipeline import Hyperparameters, Solver, SolveSettings
+from cagp_dist.pipeline import Hyperparameters, Resources, Solver
 from cagp_dist.pipeline.cross_validation import (
     RecalibratedMap,
     check_recalibration,
@@ -293,7 +293,7 @@ def krige(
 class _Call:
     """What one call works with, and what says how far it is."""
 
-    settings: SolveSettings
+    resources: Resources
     narrator: Narrator
 
 
@@ -407,8 +407,7 @@ class Kriging:
             executor_from(self.executor) as executor,
             Narrator(shown=self.progress, time_limit_seconds=self.time_limit_seconds) as narrator,
         ):
-            lead = 0.0 if self.causal else None
-            yield _Call(SolveSettings(executor, self.memory_limit_bytes, self.solver, lead), narrator)
+            yield _Call(Resources(executor, self.memory_limit_bytes), narrator)
 
     def _at_times(self, targets: Targets, observed: ObservedObject, mean: MeanLike, at: At) -> Targets:
         """Give targets where the mean is known, at times where the observations have theirs."""
@@ -426,7 +425,7 @@ class Kriging:
     def _learn_from(self, observed: ObservedObject, mean: MeanLike, call: _Call) -> None:
         """Learn kernel and noise."""
         task = self._task(observed, settings_of(self, observed, mean), MapPoints(observed.points.X[:0]))
-        learned = fit(task, Execution.on(call.settings), narrator=call.narrator)
+        learned = fit(task, Execution.on(call.resources), narrator=call.narrator)
         result = learned.result
         if result is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
@@ -495,18 +494,18 @@ class Kriging:
     def _check_plan(self, observed: ObservedObject, targets: Targets, call: _Call) -> None:
         """Refuse what does not fit before anything is fitted."""
         check_recalibration(self.recalibration)
-        points, solver = observed.points, solver_of(call.settings.solver, observed.points)
+        points, solver = observed.points, solver_of(self.solver, observed.points)
         together = targets.points
         if points.in_time:
             together = together.part(np.arange(min(len(together.X), MOST_TOGETHER)))
-        plan_of_map(points, together, solver, call.settings, kernel_parts=len(families(given_kernel(self))))
+        plan_of_map(points, together, solver, call.resources, kernel_parts=len(families(given_kernel(self))))
 
     def _predicted(self, targets: Targets, call: _Call) -> Solution:
         """Solve, and warn where the observations say nothing."""
         observed, learned = self._fitted(targets)
         task = self._task(observed, ModelSettings(learned.kernel, learned.mean), targets.points)
         with call.narrator.stage("solve") as report:
-            execution = Execution.on(call.settings, report=report, on_plan=call.narrator.tell)
+            execution = Execution.on(call.resources, report=report, on_plan=call.narrator.tell)
             prediction = predict(task, learned, execution)
         prior = prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:
@@ -543,7 +542,7 @@ class Kriging:
         observed, learned = self._fitted(targets)
         task = self._task(observed, ModelSettings(learned.kernel, learned.mean), targets.points)
         with call.narrator.stage("recalibration") as report:
-            execution = Execution.on(call.settings, report=report)
+            execution = Execution.on(call.resources, report=report)
             return recalibrate_map(task, learned, prediction, execution, method=self.recalibration)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
@@ -581,7 +580,8 @@ class Kriging:
                 observed.points,
                 self._fitted(targets)[1],
                 targets.points,
-                call.settings,
+                self.solver,
+                call.resources,
                 size=size,
                 seed=seed,
                 narrator=call.narrator,
@@ -647,7 +647,7 @@ class Kriging:
                 task = self._task(
                     observed, ModelSettings(learned.kernel, learned.mean), MapPoints(observed.points.X[:0])
                 )
-                execution = Execution.on(call.settings, report=report)
+                execution = Execution.on(call.resources, report=report)
                 found = cross_validate(task, learned, execution, split=split)
         integrated = learned.integrated is not None
         scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)

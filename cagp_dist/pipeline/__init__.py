@@ -37,7 +37,6 @@ from cagp_dist.likelihood.numbering import Numbering as Numbering
 from cagp_dist.pipeline.grid_places import GridPlaces as GridPlaces
 from cagp_dist.pipeline.observations import Observations as Observations
 from cagp_dist.pipeline.resources import Resources as Resources
-from cagp_dist.pipeline.resources import SolveSettings as SolveSettings
 from cagp_dist.pipeline.split import Split as Split
 from cagp_dist.posterior.coefficients import check_estimable as check_estimable
 from cagp_dist.posterior.kept_solves import bytes_of_weights as bytes_of_weights

@@ -39,8 +39,8 @@ def cross_validate(task: Task, learned: FittedModel, execution: Execution, *, sp
     """Predict each place from those of all other folds, with kernel and noise that were fitted to all."""
     assert split.folds is not None
     alone = int(split.folds.max()) + 1 == split.held_out.size and learned.integrated is None
-    if alone:
-        found = leave_one_out(task.observed, learned, task.settings(execution), execution)
+    if alone and task.sees_all_times:
+        found = leave_one_out(task.observed, learned, task.solver, execution)
         if found is not None:
             return _scored_alone(task, learned, split, found)
     of_folds = _in_folds(task, learned, split)
@@ -140,7 +140,7 @@ def learn_from_errors(
     # what a place itself says an hour before is nearer to it than observations are to a target
     found = None
     if not points.in_time:
-        found = leave_one_out(task.observed, learned, task.settings(execution), execution)
+        found = leave_one_out(task.observed, learned, task.solver, execution)
     if found is not None:
         mean, std = found.mean[:, there], found.std[:, there]
         told = ~np.isnan(mean)

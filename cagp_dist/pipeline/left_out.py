@@ -12,14 +12,13 @@ from cagp_dist.pipeline.map_mean import MeanLike, is_read
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_solves import problem_of_map, solver_of
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.pipeline.resources import SolveSettings
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Mixture
 from cagp_dist.solvers import Cholesky, Rings, Solver
 
 
 def leave_one_out(
-    observed: Observations, learned: FittedModel, settings: SolveSettings, execution: Execution
+    observed: Observations, learned: FittedModel, solver: str | Solver, execution: Execution
 ) -> LeftOut | None:
     """Mean and standard deviation (T, N), noise included, of each observation by all others.
 
@@ -34,10 +33,9 @@ def leave_one_out(
             distribution, at = Mixture(*found.left_out(fields)), np.ix_(chosen, places)
             mean[at], std[at] = distribution.mean, distribution.std
         return LeftOut(mean, std)
-    apart = settings.lead_hours is not None or settings.window_hours is not None
-    if apart or not has_left_out(observed, learned.mean, settings.solver):
+    if not has_left_out(observed, learned.mean, solver):
         return None
-    solver = solver_of(settings.solver, observed)
+    solver = solver_of(solver, observed)
     places = observed.in_order(solver)
     grid = observed.grid_of(places) if solver.needs_grid else None
     prior, X, y, _ = problem_of_map(observed, learned, MapPoints(observed.X[:1]), solver)

@@ -14,7 +14,7 @@ from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_solves import NAMED_SOLVERS, problem_of_map, solve_map, solver_of
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.pipeline.resources import SolveSettings
+from cagp_dist.pipeline.resources import Resources
 from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Solver, Status
 
@@ -31,7 +31,8 @@ def draw_fields(
     observed: Observations,
     learned: FittedModel,
     targets: MapPoints,
-    settings: SolveSettings,
+    asked: str | Solver,
+    resources: Resources,
     *,
     size: int,
     seed: int,
@@ -39,7 +40,7 @@ def draw_fields(
 ) -> Draws:
     """Draw fields that agree with the observations, from their joint distribution at all targets."""
     many = len(targets.X) > MOST_SAMPLED
-    solver = solver_of(settings.solver, observed)
+    solver = solver_of(asked, observed)
     if many and solver == NAMED_SOLVERS["block-gauss-seidel"]:  # no variances say where to stop
         solver = BlockGaussSeidel(USUAL_SWEEPS, block_size=BLOCK_SIZE)
     generator = np.random.default_rng(seed)
@@ -53,8 +54,8 @@ def draw_fields(
             solver=solver,
             samples=count,
             generator=generator,
-            executor=settings.executor,
-            memory_limit_bytes=settings.memory_limit_bytes,
+            executor=resources.executor,
+            memory_limit_bytes=resources.memory_limit_bytes,
             progress=lambda state: execution.progress(state.fraction, ""),
             on_status=ends.append,
         )
@@ -64,7 +65,7 @@ def draw_fields(
         return Draws(draws.reshape(shape), Status.worst(ends), (repr(solver),))
 
     with narrator.stage("samples", f"{size:,} draws at {len(targets.X):,} targets") as report:
-        execution = Execution.on(settings, report=report)
+        execution = Execution.on(resources, report=report)
         if learned.integrated is None:
             return draw(learned, size)
         # the numbers first, then the field that goes with them

@@ -31,10 +31,10 @@ from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_solves import solve_map, solver_of
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.pipeline.resources import Resources, SolveSettings
+from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.series_maps import predict_series, series_map
 from cagp_dist.prior import Mean, Prior
-from cagp_dist.solvers import Status
+from cagp_dist.solvers import Solver, Status
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
 from cagp_dist.text import counted
 
@@ -177,8 +177,10 @@ def predict_in_time(
     observed: Observations,
     learned: FittedModel,
     targets: MapPoints,
-    settings: SolveSettings,
     *,
+    solver: str | Solver,
+    lead_hours: float | None = None,
+    window_hours: float | None = None,
     execution: Execution,
 ) -> Solution:
     """Predict the field at points in space and time, all of them together: one field.
@@ -186,11 +188,12 @@ def predict_in_time(
     With a lead each from the observations that end so long before it, with a window from those within so many
     hours of it. A mean that is fitted is then that of all of them. Without any it is the prior.
     """
-    found = _predicted(observed, learned, targets, settings, execution)
+    groups = _groups(observed, targets, lead_hours, window_hours)
+    found = _predicted(observed, learned, targets, solver, groups, execution)
     return replace(
         found,
         steps=(_before(observed, learned, targets), *found.steps),
-        plan=(*found.plan, _seen_text(observed, settings, solves=len(found.plans))),
+        plan=(*found.plan, _seen_text(observed, lead_hours, window_hours, solves=len(found.plans))),
     )
 
 
@@ -198,16 +201,18 @@ def _predicted(
     observed: Observations,
     learned: FittedModel,
     targets: MapPoints,
-    settings: SolveSettings,
+    asked: str | Solver,
+    groups: Sequence[tuple[Indices, Indices | None]],
     execution: Execution,
 ) -> Solution:
     """Predict by modes, or by a solve for all targets that see the same observations."""
-    began, q, groups = perf_counter(), len(targets.X), _groups(observed, targets, settings)
-    if groups[0][1] is None and (series := series_map(observed, learned, targets, settings)) is not None:
+    began, q = perf_counter(), len(targets.X)
+    series = series_map(observed, learned, targets, asked, execution) if groups[0][1] is None else None
+    if series is not None:
         prior = learned.prior(observed, observed.there)
         return predict_series(series, prior, execution)
     most = groups[0][1]
-    solver = solver_of(settings.solver, observed if most is None or not most.size else observed.only(most))
+    solver = solver_of(asked, observed if most is None or not most.size else observed.only(most))
     found: list[tuple[Indices, Solution]] = []
     done = 0
     for group, chosen in groups:
@@ -233,10 +238,9 @@ def _unsaid(plan: Plan) -> None:
 
 
 def _groups(
-    observed: Observations, targets: MapPoints, settings: SolveSettings
+    observed: Observations, targets: MapPoints, lead: float | None, window: float | None
 ) -> list[tuple[Indices, Indices | None]]:
     """Targets that see the same observations, and these (None: all); those that see most first."""
-    lead, window = settings.lead_hours, settings.window_hours
     if lead is None and window is None:
         return [(np.arange(len(targets.X)), None)]
     hours, there = targets.X[:, -1], observed.there
@@ -264,10 +268,10 @@ def _before(observed: Observations, learned: FittedModel, targets: MapPoints) ->
     return SolveStep(0, averaged(targets.wanted, mean).T, std, 0.0)
 
 
-def _seen_text(observed: Observations, settings: SolveSettings, *, solves: int) -> str:
+def _seen_text(observed: Observations, lead: float | None, window: float | None, *, solves: int) -> str:
     """Say what each target is predicted from."""
-    times, lead = np.unique(observed.hours[observed.there]).size, settings.lead_hours
-    seen = "all of them" if settings.window_hours is None else f"those within {settings.window_hours:g} hours"
+    times = np.unique(observed.hours[observed.there]).size
+    seen = "all of them" if window is None else f"those within {window:g} hours"
     if lead is not None:
         seen += f" that end {lead:g} hours before it" if lead else ", none later than itself"
     return (

@@ -20,9 +20,10 @@ from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.grid_places import grid_if_any
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.pipeline.resources import Resources, SolveSettings
+from cagp_dist.pipeline.resources import Resources
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import Remedy
+from cagp_dist.solvers import Solver
 from cagp_dist.solvers.solver_choice import MOST_DENSE
 from cagp_dist.space_time import SpaceTime
 from cagp_dist.text import counted
@@ -48,12 +49,16 @@ class SeriesMap(NamedTuple):
 
 
 def series_map(
-    observed: Observations, learned: FittedModel, targets: MapPoints, settings: SolveSettings
+    observed: Observations,
+    learned: FittedModel,
+    targets: MapPoints,
+    solver: str | Solver,
+    resources: Resources,
 ) -> SeriesMap | None:
     """Arrange a map by place and hour; None where that is not what it is, or neighbours are the way."""
     noise = learned.noise_variance
     there = observed.there
-    chosen_here = settings.solver == "auto" and there.size > MOST_DENSE
+    chosen_here = solver == "auto" and there.size > MOST_DENSE
     if not chosen_here or targets.cells is not None or not is_product(learned.kernel):
         return None
     hours, of_hour = np.unique(observed.X[there, -1], return_inverse=True)
@@ -77,7 +82,7 @@ def series_map(
         where, values, own = on_grid
     elif n > MOST_PLACES:
         return None
-    plan = _plan(where, n, T, found[0], found[1].size, settings)
+    plan = _plan(where, n, T, found[0], found[1].size, resources)
     return None if plan is None else SeriesMap(where, hours, values, own, *found, plan)
 
 

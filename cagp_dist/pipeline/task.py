@@ -46,7 +46,6 @@ from cagp_dist.pipeline.recalibration import (
     Recalibration,
     fit_distributions,
 )
-from cagp_dist.pipeline.resources import SolveSettings
 from cagp_dist.pipeline.split import Split
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
@@ -119,10 +118,10 @@ class Task:
         folds = None if self.held_out is None else self.held_out.folds
         return 0 if folds is None else int(folds.max()) + 1
 
-    def settings(self, execution: Execution) -> SolveSettings:
-        """Give how and from what each target is predicted."""
-        limit = execution.memory_limit_bytes
-        return SolveSettings(execution.executor, limit, self.solver, self.lead_hours, self.window_hours)
+    @property
+    def sees_all_times(self) -> bool:
+        """Whether all observations inform each target, whenever they are of."""
+        return self.lead_hours is None and self.window_hours is None
 
     def without(self, folds: Sequence[int]) -> "Task":
         """Predict the places of some folds from those of the others."""
@@ -303,7 +302,13 @@ def predict(task: Task, model: FittedModel, execution: Execution) -> Solution:
         solver = solver_of(task.solver, observed)
         return predict_fields(observed, model, task.targets, solver=solver, execution=execution)
     found = predict_in_time(
-        observed, model, task.targets.points, task.settings(execution), execution=execution
+        observed,
+        model,
+        task.targets.points,
+        solver=task.solver,
+        lead_hours=task.lead_hours,
+        window_hours=task.window_hours,
+        execution=execution,
     )
     return found.of_times(task.hours) if task.hours else found
 
@@ -358,9 +363,7 @@ def out_of_sample(
             return OutOfSampleErrors(Gaussian(last.mean[:, at], std), held.values, held.X, held.folds)
         case "leave-one-out":
             execution.progress(1.0, "each observation from all others")
-            found = solution.left_out or leave_one_out(
-                task.observed, fitted.model, task.settings(execution), execution
-            )
+            found = solution.left_out or leave_one_out(task.observed, fitted.model, task.solver, execution)
             assert found is not None  # decided before
             places = task.observed.there
             mean, std = (each[:, places] for each in (found.mean, found.std))

@@ -163,7 +163,7 @@ def draw() -> Figure:
         "solvers/engine: Algorithm 2; checkpoints, stopping rules and kept weights beside it",
         colour=MUTED,
     )
-    d.text(4, 19.2, "budget: bytes and seconds, worked out first; too much is refused", colour=MUTED)
+    d.text(4, 19.2, "budget: bytes, tasks and flops, worked out first; too much is refused", colour=MUTED)
     d.text(4, 17.0, "runtime/: the same tasks in series, in threads or on a Dask cluster", colour=MUTED)
     d.text(
         4, 14.8, "latlon, compiled, lapack, krylov: rings, kernel tiles, factors, iterations", colour=MUTED

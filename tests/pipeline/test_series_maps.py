@@ -8,8 +8,7 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.pipeline import SolveSettings, maps_at_times, series_maps
-from cagp_dist.runtime import SerialExecutor
+from cagp_dist.pipeline import maps_at_times, series_maps
 
 PRODUCT = cagp.SpaceTime(cagp.Matern32(0.08, 9.0), cagp.Matern12(12.0))
 SETTINGS = {"noise_std": 0.5, "mean": 10.0, "progress": False}
@@ -109,10 +108,9 @@ def test_smooth_kernels_with_little_noise_are_solved_as_far_as_rounding_allows(s
 def test_an_observation_exactly_at_the_lead_counts_whatever_the_minute():
     hours, lead = np.arange(0, 2000) / 60.0, 24.0
     observed = SimpleNamespace(X=np.stack([hours], axis=1), there=np.arange(hours.size))
-    settings = SolveSettings(SerialExecutor(), lead_hours=lead)
     for number in range(1440, 2000, 7):
         targets = SimpleNamespace(X=np.array([[number / 60.0]]))
-        ((_, seen),) = maps_at_times._groups(observed, targets, settings)
+        ((_, seen),) = maps_at_times._groups(observed, targets, lead, None)
         assert seen[-1] == number - 1440
 
 
