@@ -28,7 +28,7 @@ NUMERICAL_VERSIONS = (
     NumericalVersion(
         "0.4.0",
         "2026-11-28",
-        "Grids with many gaps are solved by neighbours; of points equally near a local scale takes the first.",
+        "Grids with many gaps are solved by neighbours; a local scale takes equally near points in order.",
     ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
