@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.gram.gaps import batches
 from cagp_dist.gram.space_modes import SpaceModes
 from cagp_dist.kernels import Elementary
 from cagp_dist.time_factors import Periodic
@@ -30,8 +31,8 @@ class SeriesGram:
     def solve(self, fields: Array) -> Array:
         """``G^-1 fields``."""
         states = self.modes.project(np.tensordot(self.U.T, fields, axes=1))
-        by_time = states.reshape(*self._spread.shape, -1) / self._spread[..., None]
-        return np.tensordot(self.U, self.modes.lift(by_time.reshape(states.shape)), axes=1)
+        states.reshape(*self._spread.shape, -1)[:] /= self._spread[..., None]
+        return np.tensordot(self.U, self.modes.lift(states), axes=1)
 
     def field(self, weights: Array, at: Array, points: Array | None = None) -> Array:
         """Fields ``K weights`` at hours (A,) and the places, (A, ...), or unit vectors (q, 3), (A, q)."""
@@ -63,14 +64,23 @@ class SeriesGram:
 
     def precision(self) -> Array:
         """Diagonal of ``G^-1``, (T, P) or (T, n); of a pole that of the one observation."""
-        return self.modes.precision(np.moveaxis((1.0 / self._spread) @ (self.U**2).T, -1, 0))
+        found = [
+            self.modes.precision(np.moveaxis((1.0 / self._spread) @ (self.U[some] ** 2).T, -1, 0))
+            for some in batches(self.hours.size)
+        ]
+        return np.concatenate(found)
 
     def variance(self, at: Array, points: Array | None = None) -> Array:
         """Latent variance at hours (A,) and the places, (A, P) or (A, n), or unit vectors (q, 3), (A, q)."""
+        if points is not None:
+            return self.modes.variance_at(points, self._left(at))
+        return np.concatenate([self.modes.variance(self._left(at[some])) for some in batches(at.size)])
+
+    def _left(self, at: Array) -> Array:
+        """Parts (A, K, P) of the variance of the modes that are left at hours."""
         squares = (self.in_time(at) @ self.U) ** 2
         known = (self.modes.mu[..., None] / self._spread) @ squares.T
-        left = np.maximum(np.moveaxis(1.0 - known, -1, 0), 0.0)
-        return self.modes.variance(left) if points is None else self.modes.variance_at(points, left)
+        return np.asarray(np.maximum(np.moveaxis(1.0 - known, -1, 0), 0.0))
 
     @cached_property
     def _spread(self) -> Array:

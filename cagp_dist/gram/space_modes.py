@@ -124,13 +124,31 @@ class SpaceModes:
 
     def project(self, fields: Array) -> Array:
         """States ``V' D^-1/2 y`` of fields."""
-        columns = self.columns(fields)
-        return np.concatenate(self._each(project_range, lambda first, last: (columns[first:last],)))
+        states = np.empty((*self._shape_of_modes, self._paired * len(fields)))
+        for group in batches(len(fields)):
+            parts = self._each(project_range, self.columns(fields[group]))
+            states[..., self._paired * group.start : self._paired * group.stop] = np.concatenate(parts)
+        return states
 
     def lift(self, states: Array) -> Array:
         """Fields ``D^-1/2 V states``."""
-        parts = self._each(lift_range, lambda first, last: (states[first:last],))
-        return self._blocks.join(np.split(np.concatenate(parts), np.cumsum(self._blocks.sizes)[:-1], axis=1))
+        fields = np.empty((states.shape[-1] // self._paired, *self.shape))
+        ends = np.cumsum(self._blocks.sizes)[:-1]
+        for group in batches(len(fields)):
+            some = states[..., self._paired * group.start : self._paired * group.stop]
+            parts = self._each(lift_range, some)
+            fields[group] = self._blocks.join(np.split(np.concatenate(parts), ends, axis=1))
+        return fields
+
+    @property
+    def _paired(self) -> int:
+        """Columns of a field, real and imaginary."""
+        return 1 if self._rings is None else 2
+
+    @property
+    def _shape_of_modes(self) -> tuple[int, int]:
+        """(K, P), or (1, n)."""
+        return self.counts.size, sum(self._blocks.sizes)
 
     def of_weights(self, weights: Array) -> Array:
         """States ``V' D^1/2 w`` of weights: the state of the field ``K w`` is mu times them."""
@@ -196,16 +214,13 @@ class SpaceModes:
         """``G^-1`` between points of a mask (P, Q) of a grid, and the latitude of each."""
         assert isinstance(self._blocks, Wavenumbers)
         places = PlacesOnGrid.of(self._blocks, mask)
-        parts = self._each(
-            blocks_range, lambda first, last: (inverse[first:last, :, None], places.sector_rows)
-        )
+        parts = self._each(blocks_range, inverse[..., None], also=(places.sector_rows,))
         blocks = [np.concatenate(ranges, axis=2) for ranges in zip(*parts, strict=True)]
         return places.entries(blocks), places.rows
 
     def _diagonal(self, values: Array, counts: Array) -> Array:
         """Diagonal of ``D^-1/2 V diag(values) V' D^-1/2`` by row, of values (r, K, P)."""
-        by_mode = np.moveaxis(values, 0, -1)
-        parts = self._each(diagonal_range, lambda first, last: (by_mode[first:last], counts[first:last]))
+        parts = self._each(diagonal_range, np.moveaxis(values, 0, -1), counts)
         by_sector = [np.sum(sector, axis=0) for sector in zip(*parts, strict=True)]
         rows = [self._blocks.to_rings(list(each)) for each in zip(*by_sector, strict=True)]
         return np.stack(rows) / self.copies
@@ -216,17 +231,13 @@ class SpaceModes:
             return self._rings.workers()
         return nullcontext(SerialExecutor() if self._executor is None else self._executor)
 
-    def _each(
-        self,
-        function: Callable[..., T],
-        arguments: Callable[[int, int], tuple[object, ...]] = lambda first, last: (),
-    ) -> list[T]:
-        """Call a function of the modes of each range, and of what goes with it; modes are made at first."""
+    def _each(self, function: Callable[..., T], *arrays: Array, also: tuple[object, ...] = ()) -> list[T]:
+        """Call a function of the modes of each range, and the part of arrays (K, ...) that is of it."""
         modes = self._modes
         with self._workers() as executor, single_threaded_blas():
             home = executor if self._rings is not None else SerialExecutor()
             handles = [
-                home.submit(function, own, *arguments(first, last), home=number)
+                home.submit(function, own, *(part[first:last] for part in arrays), *also, home=number)
                 for number, (own, (first, last)) in enumerate(zip(modes, self._blocks.ranges(), strict=True))
             ]
             return home.gather(handles)
