@@ -1,7 +1,7 @@
-"""How many tasks, bytes and seconds a solve takes: decided from integers before any work.
+"""How many tasks, bytes and flops a solve takes: decided from integers before any work.
 
-Seconds are estimates from measured constants (one thread, see the benchmark); bytes are upper bounds of
-what the solve itself allocates, beside the interpreter and the caller's arrays.
+Bytes are upper bounds of what the solve itself allocates, beside the interpreter and the caller's arrays.
+How long the work takes depends on the machine, and nothing here says it.
 """
 
 from cagp_dist.budget.demand import Demand, GridSize

@@ -6,40 +6,18 @@ from dataclasses import dataclass
 from cagp_dist.budget.demand import DOUBLE, Demand
 from cagp_dist.errors import BudgetError
 from cagp_dist.remedies import Remedy
-from cagp_dist.text import bytes_text, counted, rough_duration
+from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import POINT_TILE, Range, block_ranges
 
-ENTRY_NANOSECONDS = 1.1
-FLOP_NANOSECONDS = 1 / 45
+ENTRY_FLOPS = 50  # A kernel value takes as long as so many flops of a product of matrices
 
-# What it costs to hand out a task, to a thread and through a Dask scheduler
-TASK_SECONDS = 5e-5
-DASK_TASK_SECONDS = 1e-3
+# Flops that take as long as a Dask scheduler does to hand out a task
+DASK_TASK_FLOPS = 45_000_000
 
 SMALL_CREW = 16  # Workers that all get work, however little there is
 
 # Kernel values that a task which averages over cells holds at a time, and their products by weights
 CELL_ENTRIES = 2 * 2**20
-
-
-@dataclass(frozen=True)
-class Cycle:
-    """How the tasks of a plan wait for each other; see `cagp_dist.budget.scaling`."""
-
-    # stages, projections: stages over all blocks of one iteration, and projections of all iterations
-    stages: int = 0
-    projections: int = 0
-    # Of a stage whose blocks are solved at once: its colours, or one; 0: blocks follow each other
-    barriers: int = 0
-    # depth, coarse: rows of the factor of a block that a solve reads, and columns of the coarse space
-    depth: int = 0
-    coarse: int = 0
-    # Products of G with one column that follow each other: of a solver without blocks, or before the first
-    # iteration, each after a solve with every block
-    products: int = 0
-    # cells, cell_bytes: cells of targets that are solved by themselves, and points that are sent with them
-    cells: int = 0
-    cell_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,15 +40,14 @@ class Plan:
     flops: int
     peak_bytes: int
     workers: int  #: tasks that run at once
-    seconds: float  #: rough time on the given workers
     #: latitudes of a block where blocks are bands of rings of a whole grid, 1 where all points of a ring are
     #: solved alike; 0 where blocks are points
     rings_per_block: int = 0
-    #: solves that follow each other, one for each pattern of gaps: work and time are the sum of all; n is
+    #: solves that follow each other, one for each pattern of gaps: work is the sum of all; n is
     #: that of the pattern with the most observed points, blocks and memory those of the largest solve
     solves: int = 1
     direct: bool = False  #: whether the solve is no iteration; ``iterations`` is then 1
-    cycle: Cycle | None = None  #: how its tasks wait for each other, where that is modelled
+    chain_flops: int = 0  #: of tasks that wait for each other, kernel values included; 0: not counted
     full_covariance: bool = False  #: whether the whole covariance of the test points is asked for
     kernel_parts: int = 1  #: terms of the sum that a kernel value is
     sum_parts: int = 1  #: of the sums over observed points: one for each task of a sweep over bands of rings
@@ -83,6 +60,11 @@ class Plan:
         """Find the batch that some columns belong to, counted from 1."""
         begun = [batch for batch in self.batches if batch and batch[0][0] <= columns.start]
         return max(1, len(begun))
+
+    @property
+    def work(self) -> int:
+        """Flops in all, kernel values included."""
+        return self.flops + ENTRY_FLOPS * self.kernel_parts * self.gram_entries
 
     @property
     def widest_group(self) -> int:
@@ -111,8 +93,8 @@ class Plan:
         """Tiles in the stored rows."""
         return sum(row + 1 for row in self.stored_rows)
 
-    def lines(self, *, last: str = "") -> list[str]:
-        """Return the plan as sentences for people; ``last`` takes the place of that on memory and time."""
+    def lines(self) -> list[str]:
+        """Return the plan as sentences for people."""
         groups = sum(len(batch) for batch in self.batches)
         text = [
             f"{self.method}: {counted(self.n, 'observed point')}, {counted(self.q, 'test point')}, "
@@ -124,7 +106,7 @@ class Plan:
         if self.solves > 1:
             text.append(
                 f"{self.solves} solves, one for each pattern of gaps, with up to that many observed "
-                "points; work and time are totals, blocks and memory are those of the largest"
+                "points; work is the total, blocks and memory are those of the largest"
             )
         if self.rings_per_block and self.block_size == 1:
             text.append(
@@ -148,9 +130,8 @@ class Plan:
             kept = self.cached_tiles * DOUBLE * self.block_size**2
             text.append(f"{self.cached_tiles} tiles ({bytes_text(kept)}) are kept between sweeps")
         text.append(
-            last
-            or f"peak memory about {bytes_text(self.peak_bytes)}, time about {rough_duration(self.seconds)} "
-            f"on {counted(self.workers, 'worker')}"
+            f"{self.work:.3g} flops, peak memory about {bytes_text(self.peak_bytes)} on "
+            f"{counted(self.workers, 'worker')}"
         )
         return text
 
@@ -176,7 +157,6 @@ def plan_without_tiles(
         flops=flops,
         peak_bytes=peak,
         workers=demand.workers,
-        seconds=rough_seconds(demand, entries, flops, tasks),
         kernel_parts=demand.kernel_parts,
         caller_bytes=peak,
     )
@@ -204,16 +184,8 @@ def useful_workers(demand: Demand, *, size: int, columns: int) -> int:
     """
     if demand.shares_memory or demand.workers <= SMALL_CREW:
         return demand.workers
-    flops, entry = 2.0 * columns * FLOP_NANOSECONDS, ENTRY_NANOSECONDS * demand.kernel_parts
-    work = 1e-9 * demand.n * size * (entry + flops)
-    return min(demand.workers, max(SMALL_CREW, round(math.sqrt(work / (2.0 * DASK_TASK_SECONDS)))))
-
-
-def rough_seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float:
-    """Estimate the time from measured speeds."""
-    entry = ENTRY_NANOSECONDS * demand.kernel_parts
-    working = 1e-9 * (entry * entries + FLOP_NANOSECONDS * flops) / max(demand.workers, 1)
-    return working + tasks * (TASK_SECONDS if demand.shares_memory else DASK_TASK_SECONDS)
+    work = demand.n * size * (2 * columns + ENTRY_FLOPS * demand.kernel_parts)
+    return min(demand.workers, max(SMALL_CREW, math.isqrt(work // (2 * DASK_TASK_FLOPS))))
 
 
 def check_peak(demand: Demand, method: str, peak: int, *remedies: Remedy) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cagp_dist.budget.demand import DOUBLE, Demand
 from cagp_dist.budget.plan import (
-    Cycle,
+    ENTRY_FLOPS,
     Plan,
     check_peak,
     common_bytes,
@@ -109,14 +109,16 @@ def plan_sweeps(
     spare = min(TILE_CACHE_BYTES, room - together * group_bytes) if _repeats(demand, sweeps, size) else 0
     stored_rows = _rows_that_fit(blocks, spare // (DOUBLE * size * size))
     stored = sum(row + 1 for row in stored_rows)
-    cycle = _cycle(sweeps, blocks=blocks, depth=depth, coarse=coarse)
+    products = 2 * sweeps.after_solves if coarse else 0  # each of half the evaluations
     alike = blocks // min(colours, blocks) if colours else 0
     entries, flops = _work(
         demand,
         sweeps,
-        cycle,
         size=size,
         blocks=blocks,
+        depth=depth,
+        coarse=coarse,
+        products=products,
         groups=len(groups),
         stored=stored,
         factored=0 if sweeps.diagonals_alone else 1 if keep_factors else sweeps.stages * iterations,
@@ -125,7 +127,7 @@ def plan_sweeps(
     entries, flops = entries + beside.entries, flops + beside.flops
     tasks = iterations * sweeps.stages * blocks * (1 + panels + sweeps.at_once)
     tasks += sweeps.projections * (2 * panels + 2)
-    tasks = tasks * len(groups) + cycle.products * (STRIPS + blocks) + blocks * alike // 2 if groups else 0
+    tasks = tasks * len(groups) + products * (STRIPS + blocks) + blocks * alike // 2 if groups else 0
     peak = fixed + together * group_bytes + stored * DOUBLE * size * size
     work = (entries, flops, tasks) if groups else (0, 0, tasks)
     return replace(
@@ -135,7 +137,7 @@ def plan_sweeps(
         panels=panels,
         keep_factors=keep_factors,
         stored_rows=stored_rows,
-        cycle=cycle,
+        chain_flops=_chain(demand, sweeps, size=size, depth=depth, blocks=blocks, columns=widest) * len(batches),
         caller_bytes=fixed - in_flight - factor_bytes * keep_factors,
         task_bytes=in_flight // max(workers, 1),
     )
@@ -152,15 +154,15 @@ def _group_bytes(
     return matrices * DOUBLE * demand.n * widest + tasks + products
 
 
-def _cycle(sweeps: Sweeps, *, blocks: int, depth: int, coarse: int) -> Cycle:
-    return Cycle(
-        stages=sweeps.stages,
-        projections=sweeps.projections,
-        barriers=min(max(sweeps.colours, 1), blocks) if sweeps.at_once else 0,
-        depth=depth,
-        coarse=coarse,
-        products=2 * sweeps.after_solves if coarse else 0,  # each of half the evaluations
-    )
+def _chain(demand: Demand, sweeps: Sweeps, *, size: int, depth: int, blocks: int, columns: int) -> int:
+    """Count the flops of the tasks of a batch that wait for each other: solves of blocks, and a tile of each.
+
+    Blocks that are solved at once, or all of a colour, wait for those of the colours before.
+    """
+    turns = min(max(sweeps.colours, 1), blocks) if sweeps.at_once else blocks
+    solve = 2 * depth * size * columns
+    tile = row_tile_size(size) * size * (2 * columns + ENTRY_FLOPS * demand.kernel_parts)
+    return sweeps.iterations * sweeps.stages * turns * (solve + tile)
 
 
 def _repeats(demand: Demand, sweeps: Sweeps, size: int) -> bool:
@@ -198,17 +200,19 @@ def _too_much(
 def _work(
     demand: Demand,
     sweeps: Sweeps,
-    cycle: Cycle,
     *,
     size: int,
     blocks: int,
+    depth: int,
+    coarse: int,
+    products: int,
     groups: int,
     stored: int,
     factored: int,
     alike: int,
 ) -> tuple[int, int]:
     """Count evaluations and flops, with ``factored`` factors of a block and ``alike`` ones of its colour."""
-    n, q, coarse = demand.n, demand.q, cycle.coarse
+    n, q = demand.n, demand.q
     fresh = 1.0 - stored / max(blocks * (blocks + 1) / 2, 1)
     # the last sweep leaves out the rows it has visited; blocks that are solved at once leave out none
     whole = sweeps.stages * sweeps.iterations
@@ -217,11 +221,11 @@ def _work(
     entries += sweeps.products * n * n + blocks * factored * size * size
     entries += n * n + n * coarse if coarse else 0
     # pairs of blocks of a colour: a tile, two triangular solves, two products
-    entries += n * size * alike // 2 + cycle.products * n * size
-    flops = round(2 * n * n * q * passes) + 2 * n * cycle.depth * q * whole
+    entries += n * size * alike // 2 + products * n * size
+    flops = round(2 * n * n * q * passes) + 2 * n * depth * q * whole
     flops += n * size * size // 3 * factored
-    flops += 2 * n * coarse * (n + 5 * coarse + 2 * q * cycle.projections)
-    flops += cycle.products * n * (size * size // 3 + 2 * size) + 3 * n * size * size * alike
+    flops += 2 * n * coarse * (n + 5 * coarse + 2 * q * sweeps.projections)
+    flops += products * n * (size * size // 3 + 2 * size) + 3 * n * size * size * alike
     return entries, flops
 
 

@@ -192,7 +192,7 @@ def calibrate_command(
         "cagp plan job.toml",
         "cagp plan job.toml --scheduler serial",
         "cagp plan job.toml --workers 512 --threads 8",
-        "cagp plan job.toml --workers 256 --bandwidth 10Gb --latency 50us",
+        "cagp plan job.toml --workers 256",
     )
 )
 def plan(
@@ -205,7 +205,7 @@ def plan(
         option(
             metavar="N",
             min=1,
-            help="Plan for N Dask workers, which need not exist, and show how time scales with them.",
+            help="Plan for N Dask workers, which need not exist, and show what each of them gets.",
         ),
     ] = None,
     threads: Annotated[
@@ -217,33 +217,22 @@ def plan(
             "job, or 1.",
         ),
     ] = None,
-    bandwidth: Annotated[
-        str,
-        typer.Option(
-            metavar="RATE", help="Bandwidth of each such worker, in bits (b) or bytes (B) per second."
-        ),
-    ] = "10Gb",
-    latency: Annotated[
-        str, typer.Option(metavar="TIME", help="Latency of a message between such workers.")
-    ] = "50us",
     debug: Debug = False,
 ) -> None:
-    """Show what a job costs in points, tiles, tasks, bytes and seconds, without starting it."""
+    """Show what a job costs in points, tasks, bytes and flops, without starting it."""
     with reported_errors(debug=debug):
-        from cagp_dist.budget.network import Network
-        from cagp_dist.budget.scaling import Crew
+        from cagp_dist.budget.workers import Crew
         from cagp_dist.errors import ConfigurationError
         from cagp_dist.service.job_plan import JobPlan, plan_job
 
         def show(found: JobPlan) -> None:
             typer.echo("\n".join([found.size.line(), *found.lines()]))
 
-        network = Network.parsed(bandwidth, latency)
         checked = loaded_job(job, times, scheduler, insecure)
         if threads is not None and workers is None:
             raise ConfigurationError("--threads needs --workers: it is the number of threads of each worker.")
         crew = None if workers is None else Crew(workers, threads or checked.cluster.threads)
-        plan_job(checked, crew=crew, network=network, on_plan=show)  # shown also where the disk is too small
+        plan_job(checked, crew=crew, on_plan=show)  # shown also where the disk is too small
 
 
 @app.command("fit", epilog=_examples("cagp fit job.toml", "cagp fit job.toml --scheduler serial"))

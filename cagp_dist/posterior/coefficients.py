@@ -19,7 +19,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.budget.plan import plan_without_tiles, rough_seconds
+from cagp_dist.budget.plan import plan_without_tiles
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.masked import complete_grid
@@ -268,7 +268,6 @@ def plan_of_weights(solver: Solver, demand: Demand, *, coefficients: int) -> Pla
         peak_bytes=plan.peak_bytes + held,
         gram_entries=plan.gram_entries + product,
         flops=plan.flops + 2 * k * product,
-        seconds=plan.seconds + rough_seconds(demand, product, 2 * k * product, 0),
     )
 
 
@@ -282,7 +281,6 @@ def with_weights(plan: Plan, weights: Sequence[Plan | None], *, fields: int) -> 
                 tasks=plan.tasks + more.tasks,
                 gram_entries=plan.gram_entries + more.gram_entries,
                 flops=plan.flops + more.flops,
-                seconds=plan.seconds + more.seconds,
                 peak_bytes=max(plan.peak_bytes, more.peak_bytes),
             )
     return plan

@@ -15,8 +15,6 @@ from cagp_dist.solvers.interface import Problem, Solver
 from cagp_dist.solvers.local.neighbours import Neighbours
 
 ESTIMATE = ("basis", "at_targets", "triangle", "weights", "image", "seen")  # Arrays of the estimate of a mean
-READ_BYTES_PER_SECOND = 2.5e8  # Weights that are hashed, read and multiplied in a second, about
-
 
 def keeps_weights(solver: Solver, *, full_covariance: bool, lanczos_steps: int) -> bool:
     """Whether the weights of a solver can be kept: sparse ones, or those of one that does all iterations."""
@@ -75,8 +73,7 @@ def plan_of_products(plan: Plan, weights: Sequence[CheckpointReader]) -> Plan:
     """Plan what is left to do where all weights are kept."""
     entries = sum(kept.metadata.get("entries", plan.n * plan.q) for kept in weights)
     flops = 2 * entries * plan.fields
-    seconds = 8 * entries / READ_BYTES_PER_SECOND
-    return replace(plan, tasks=0, gram_entries=0, flops=flops, seconds=seconds)
+    return replace(plan, tasks=0, gram_entries=0, flops=flops, chain_flops=0)
 
 
 def _key_of(prior: Prior, problem: Problem, solver: Solver, plan: Plan) -> str | None:

@@ -158,15 +158,12 @@ def joint_plan(plans: Sequence[Plan], *, joint_bytes: int) -> Plan:
         tasks=sum(plan.tasks for plan in plans),
         gram_entries=sum(plan.gram_entries for plan in plans),
         flops=sum(plan.flops for plan in plans),
-        seconds=sum(plan.seconds for plan in plans),
         peak_bytes=largest.peak_bytes + joint_bytes,
         solves=len(plans),
     )
 
 
 def joint_fraction(plans: Sequence[Plan], number: int, fraction: float) -> float:
-    """Part of all work that is done when ``fraction`` of solve ``number`` is: by planned seconds."""
-    if len(plans) == 1:
-        return fraction
-    seconds = [plan.seconds for plan in plans]
-    return (sum(seconds[:number]) + fraction * seconds[number]) / sum(seconds)
+    """Part of all work that is done when ``fraction`` of solve ``number`` is: by flops."""
+    work = [plan.work for plan in plans]
+    return (sum(work[:number]) + fraction * work[number]) / sum(work) if sum(work) else fraction

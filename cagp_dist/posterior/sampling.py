@@ -13,7 +13,6 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.budget.plan import rough_seconds
 from cagp_dist.errors import BudgetError, NumericalError
 from cagp_dist.posterior.coefficients import Coefficients
 from cagp_dist.posterior.prior_draws import PriorDraws
@@ -30,7 +29,7 @@ from cagp_dist.tiling import COLUMN_GROUP, Range, split
 GROUP_ENTRIES = 2**24  # Values of draws at points and targets that are made at a time, about: 128 MiB
 FEWEST_AT_ONCE = 64
 
-DRAW_NANOSECONDS = 150  # Of a draw of the prior at a point, by random waves on one core
+DRAW_FLOPS = 7_000  # Of a draw of the prior at a point, by random waves, about
 
 
 def noise_draws(noise_variance: Array, draws: int, generator: np.random.Generator) -> Array:
@@ -85,8 +84,7 @@ def joint_plan_of_draws(plans: Sequence[Plan], demand: Demand, *, draws: int, su
     pairs = 0 if plans[0].direct else demand.n * demand.target_points
     entries = sum(plan.gram_entries for plan in plans) + len(plans) * pairs
     flops = sum(plan.flops for plan in plans) + 2 * pairs * (draws + demand.fields)
-    tasks = sum(plan.tasks for plan in plans)
-    drawing = 1e-9 * DRAW_NANOSECONDS * points * draws / max(demand.workers, 1)
+    flops += DRAW_FLOPS * points * draws
     return replace(
         max(plans, key=lambda plan: plan.peak_bytes),
         method=f"{plans[0].method}, {draws:,} samples",
@@ -94,8 +92,7 @@ def joint_plan_of_draws(plans: Sequence[Plan], demand: Demand, *, draws: int, su
         fields=demand.fields,
         gram_entries=entries,
         flops=flops,
-        tasks=tasks,
-        seconds=rough_seconds(demand, entries, flops, tasks) + drawing,
+        tasks=sum(plan.tasks for plan in plans),
         sums=sums,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeAlias, TypeVar
 
-from cagp_dist.budget.scaling import Crew
+from cagp_dist.budget.workers import Crew
 from cagp_dist.errors import ClusterError, ClusterLostError
 from cagp_dist.runtime import Executor, ExecutorLike, executor_from, open_executor
 from cagp_dist.runtime.batch_system import WORKER_JOBS

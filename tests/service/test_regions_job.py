@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import cagp_dist as cagp
-from cagp_dist.budget.scaling import Crew
+from cagp_dist.budget.workers import Crew
 from cagp_dist.cli import app
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export import export_run

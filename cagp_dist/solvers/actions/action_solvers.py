@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.budget.plan import Cycle
+from cagp_dist.budget.plan import ENTRY_FLOPS
 from cagp_dist.budget.point_plans import ActionCost, plan_actions
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
@@ -82,7 +82,8 @@ class ConjugateGradient:
             beside=self.cost(demand),
         )
         if self.preconditioner is None and demand.grid is None and plan.iterations > 0:
-            plan = replace(plan, cycle=Cycle(products=plan.iterations))
+            strip = demand.n**2 // 2 * (ENTRY_FLOPS * demand.kernel_parts + 4) // STRIPS
+            plan = replace(plan, chain_flops=plan.iterations * strip)
         return with_bounds(plan, demand)
 
     def cost(self, demand: Demand) -> ActionCost:

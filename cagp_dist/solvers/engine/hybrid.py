@@ -17,7 +17,6 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE, GridSize
 from cagp_dist.budget.grid_plans import plan_ring_sweeps
-from cagp_dist.budget.plan import rough_seconds
 from cagp_dist.budget.point_plans import ActionCost, Sweeps, plan_sweeps
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
@@ -217,10 +216,8 @@ class Hybrid(MadeOfParts):
             beside=beside,
             remedies=(Remedy.SMALLER_BLOCKS,),
         )
-        flops = 2 * demand.n**2 * actions * passes
-        seconds = plan.seconds + rough_seconds(demand, 0, flops, 0)
-        plan = replace(plan, flops=plan.flops + flops, seconds=seconds, cycle=None)
-        return with_bounds(plan, demand)
+        flops = plan.flops + 2 * demand.n**2 * actions * passes
+        return with_bounds(replace(plan, flops=flops, chain_flops=0), demand)
 
     @property
     def _by_rings(self) -> bool:

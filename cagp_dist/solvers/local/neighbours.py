@@ -13,7 +13,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.budget.plan import Cycle, check_peak, plan_without_tiles
+from cagp_dist.budget.plan import check_peak, plan_without_tiles
 from cagp_dist.checks import check_count, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.exact_variance import with_bounds
@@ -214,11 +214,12 @@ class Neighbours:
             entries += support * min(n, JOINT_ROWS * k) * -(-demand.q // JOINT_ROWS)
         check_peak(demand, method, peak, Remedy.FEWER_TEST_POINTS, Remedy.FROM_STORE)
         cells = cell_count(q)
-        rows = n * (2.5 if q > MANY_TARGETS else 8)  # that cells have, each with its neighbours (measured)
+        plan = plan_without_tiles(demand, method, None, peak, entries, flops, cells)
         plan = replace(
-            plan_without_tiles(demand, method, None, peak, entries, flops, cells),
+            plan,
             kept_columns=demand.fields + 1,
-            cycle=Cycle(cells=cells, cell_bytes=round(8 * rows * (demand.p + demand.fields + 1))),
+            # the process that asks finds the neighbours of all, and then each cell is solved by itself
+            chain_flops=SEARCH_FLOPS * (n + q) + plan.work // max(cells, 1),
             caller_bytes=peak - least.at_once * least.task,
             task_bytes=least.task,
         )
