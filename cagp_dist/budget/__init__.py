@@ -5,6 +5,6 @@ How long the work takes depends on the machine, and nothing here says it.
 """
 
 from cagp_dist.budget.demand import Demand, GridSize
-from cagp_dist.budget.plan import Plan
+from cagp_dist.budget.plan import Plan, Work
 
-__all__ = ["Demand", "GridSize", "Plan"]
+__all__ = ["Demand", "GridSize", "Plan", "Work"]

@@ -21,6 +21,26 @@ CELL_ENTRIES = 2 * 2**20
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a part of a job takes, in integers; of several parts that follow each other their sum."""
+
+    flops: int  #: kernel values included
+    tasks: int  #: submitted
+    peak_bytes: int  #: of the part that has most
+
+    def __add__(self, other: "Work") -> "Work":
+        peak = max(self.peak_bytes, other.peak_bytes)
+        return Work(self.flops + other.flops, self.tasks + other.tasks, peak)
+
+    def __rmul__(self, times: int) -> "Work":
+        return Work(times * self.flops, times * self.tasks, self.peak_bytes)
+
+    def __str__(self) -> str:
+        memory = bytes_text(self.peak_bytes)
+        return f"{self.flops:.3g} flops, {counted(self.tasks, 'task')}, peak memory about {memory}"
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a solve is going to do."""
 
@@ -62,9 +82,10 @@ class Plan:
         return max(1, len(begun))
 
     @property
-    def work(self) -> int:
-        """Flops in all, kernel values included."""
-        return self.flops + ENTRY_FLOPS * self.kernel_parts * self.gram_entries
+    def work(self) -> Work:
+        """All of it, with kernel values as flops."""
+        entries = ENTRY_FLOPS * self.kernel_parts * self.gram_entries
+        return Work(self.flops + entries, self.tasks, self.peak_bytes)
 
     @property
     def widest_group(self) -> int:
@@ -129,10 +150,7 @@ class Plan:
         if self.cached_tiles:
             kept = self.cached_tiles * DOUBLE * self.block_size**2
             text.append(f"{self.cached_tiles} tiles ({bytes_text(kept)}) are kept between sweeps")
-        text.append(
-            f"{self.work:.3g} flops, peak memory about {bytes_text(self.peak_bytes)} on "
-            f"{counted(self.workers, 'worker')}"
-        )
+        text.append(f"{self.work} on {counted(self.workers, 'worker')}")
         return text
 
 

@@ -128,6 +128,7 @@ def plan_sweeps(
     tasks = iterations * sweeps.stages * blocks * (1 + panels + sweeps.at_once)
     tasks += sweeps.projections * (2 * panels + 2)
     tasks = tasks * len(groups) + products * (STRIPS + blocks) + blocks * alike // 2 if groups else 0
+    chain = _chain(demand, sweeps, size=size, depth=depth, blocks=blocks, columns=widest)
     peak = fixed + together * group_bytes + stored * DOUBLE * size * size
     work = (entries, flops, tasks) if groups else (0, 0, tasks)
     return replace(
@@ -137,7 +138,7 @@ def plan_sweeps(
         panels=panels,
         keep_factors=keep_factors,
         stored_rows=stored_rows,
-        chain_flops=_chain(demand, sweeps, size=size, depth=depth, blocks=blocks, columns=widest) * len(batches),
+        chain_flops=len(batches) * chain,
         caller_bytes=fixed - in_flight - factor_bytes * keep_factors,
         task_bytes=in_flight // max(workers, 1),
     )

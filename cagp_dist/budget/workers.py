@@ -1,4 +1,4 @@
-"""What a plan comes to on workers that need not be there: memory of each, its part of the work, what waits."""
+"""What a plan comes to on workers that need not be there: memory and tasks of each, and what waits."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ def worker_bytes(plan: Plan, crew: Crew) -> int:
 
 def most_useful(plan: Plan) -> int:
     """Threads beyond which tasks that wait for each other decide; 0 where they are not counted."""
-    return min(-(-plan.work // plan.chain_flops), plan.tasks) if plan.chain_flops and plan.tasks else 0
+    return min(-(-plan.work.flops // plan.chain_flops), plan.tasks) if plan.chain_flops and plan.tasks else 0
 
 
 def worker_lines(plan: Plan, crew: Crew) -> list[str]:
@@ -50,8 +50,8 @@ def worker_lines(plan: Plan, crew: Crew) -> list[str]:
     text = [
         f"memory about {bytes_text(worker_bytes(plan, crew))} of a worker, program included, and "
         f"{bytes_text(plan.caller_bytes)} of the calling process",
-        f"on {crew}: {counted(each, 'task')} and {plan.work / crew.workers:.3g} flops for each thread; a "
-        "scheduler hands out about a thousand tasks a second",
+        f"on {crew}: {counted(each, 'task')} and {plan.work.flops / crew.workers:.3g} flops for each thread; "
+        "a scheduler hands out about a thousand tasks a second",
     ]
     if most := most_useful(plan):
         text.append(

@@ -192,7 +192,6 @@ def calibrate_command(
         "cagp plan job.toml",
         "cagp plan job.toml --scheduler serial",
         "cagp plan job.toml --workers 512 --threads 8",
-        "cagp plan job.toml --workers 256",
     )
 )
 def plan(

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from cagp_dist.cli.records import listen, stamp, timestamp
 from cagp_dist.errors import CagpError
+from cagp_dist.headway import Headway
 from cagp_dist.termination import TerminationError, orderly_termination
 from cagp_dist.text import printable
 from cagp_dist.variables.units import amount, decimals, squared, symbol
@@ -108,8 +109,7 @@ class Display:
             disable=not self._console.is_terminal,
         )
         self._bar = self._bars.add_task("", visible=False, text="", ends=None)
-        self._started = monotonic()
-        self._tenths = 0
+        self._headway, self._tenths = Headway(), 0
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -122,7 +122,7 @@ class Display:
         """Show an event."""
         match event.kind:
             case "start":
-                self._started, self._tenths = monotonic(), 0
+                self._headway, self._tenths = Headway(), 0
                 self._bars.remove_task(self._bar)
                 self._bar = self._bars.add_task(event.stage, total=None, text="", ends=None)
             case "progress":
@@ -138,8 +138,9 @@ class Display:
         if event.fraction is None:
             self._bars.update(self._bar, text=event.text)
             return
-        fraction = event.fraction
-        ends = self._started + (monotonic() - self._started) / fraction if fraction > 0.0 else None
+        self._headway.report(event.fraction)
+        fraction, left = self._headway.fraction, self._headway.seconds_left()
+        ends = None if left is None else monotonic() + left
         self._bars.update(self._bar, total=1.0, completed=fraction, text=event.text, ends=ends)
         if self._bars.disable and event.text and int(10 * fraction) > self._tenths:
             self._tenths = int(10 * fraction)
@@ -151,14 +152,14 @@ class Display:
 
 
 class _TimeLeft(ProgressColumn):
-    """Counts down to when the stage ends if it goes on as fast as so far; known from the first sweep on."""
+    """Counts down to when the stage ends if it goes on as fast as was measured; nothing once it did not."""
 
     def render(self, task: Task) -> Text:
         """Write the seconds that are left."""
         ends = task.fields["ends"]
-        if ends is None:
+        if ends is None or ends < monotonic():
             return Text("")
-        seconds = max(0, round(ends - monotonic()))
+        seconds = round(ends - monotonic())
         return Text(f"{seconds // 60}:{seconds % 60:02d} left" if seconds >= 60 else f"{seconds} s left")
 
 

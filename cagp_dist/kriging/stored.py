@@ -379,7 +379,7 @@ class Sizes:
         return self.solver.work(self.n, q)[1] + self.n * (SORT_FLOPS + WIDER * READ_FLOPS)
 
     def plan(self, *, shares_memory: bool) -> Plan:
-        """Decide bytes and seconds."""
+        """Decide bytes and flops."""
         q = prod(self.shape)
         regions = prod(-(-length // cells) for length, cells in zip(self.shape, self.cells, strict=True))
         blocks = -(-self.n // self.block_rows)

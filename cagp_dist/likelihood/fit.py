@@ -19,7 +19,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import chosen_by
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Bounds, Given, make_bounds
-from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood, dense_bytes
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
 from cagp_dist.likelihood.exact.gappy_ring_likelihood import MaskedRingLikelihood
 from cagp_dist.likelihood.exact.likelihood_evaluation import Likelihood
 from cagp_dist.likelihood.exact.profile_likelihood import Counter, Place, ProfileLikelihood
@@ -46,7 +46,6 @@ from cagp_dist.prior import Mean, Prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.solvers.solver_choice import few_gaps
-from cagp_dist.text import bytes_text
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import ExecutorLike
@@ -139,7 +138,7 @@ def fit(
         the likelihood only where few actions resolve the field: the result says how far off it is, by the
         gradient of the likelihood that "auto" takes, and is "converged" within two standard errors. "auto":
         rings on a grid, also if at most 5,000 points, and half of all, of up to 300,000 are missing; else
-        dense for up to 2,000 points that fit into memory, and "vecchia" beyond.
+        dense for up to 2,000 points, and "vecchia" beyond.
     actions : int
         For "elbo": i, at most n are used.
     executor : Executor, Dask client or cluster, or str, optional
@@ -266,13 +265,13 @@ def _fitted(model: Model, data: Data, mean: Mean, asked: _Asked) -> FitResult:
     with given_or_threads(asked.executor, asked.memory_limit_bytes) as (executor, memory):
         chosen, reason = asked.method, ASKED
         if chosen == "auto":
-            chosen, reason = _choose(data, room=min(memory, available_bytes()))
+            chosen, reason = _choose(data)
         place: dict[str, Any] = {"executor": executor, "memory_limit_bytes": memory}
         kept = judge = None
         if chosen == "elbo":
             points = _as_points(data)
             check_bound_fits(points, actions=asked.actions, **place)
-            exact, _ = _choose(points, room=min(memory, available_bytes()))
+            exact, _ = _choose(points)
             judge = _likelihood(model, points, exact, place, curved=exact == "vecchia")
         if asked.checkpoints is not None:
             digest = search_fingerprint(model, data, (chosen, limits, asked.start, asked.starts))
@@ -324,7 +323,7 @@ def _chosen(way: str, data: Data, mean: Mean, given: dict[str, Any]) -> FitResul
     best = CHOICES[way](partial(fit, **{**given, **some}), final=not some)
     if not some:
         return best
-    how = given["method"] if given["method"] != "auto" else _choose(data, room=available_bytes())[0]
+    how = given["method"] if given["method"] != "auto" else _choose(data)[0]
     if given["start"] is None and how == "vecchia":  # its first level are the points that were compared
         given = {**given, "start": start_of(best), "starts": 1}
     return replace(fit(best.prior.kernel.parts[0].family, **given), choice=best.choice)
@@ -515,8 +514,8 @@ def _check_method(method: Method, data: Data, *, exactly: bool) -> None:
         )
 
 
-def _choose(data: Data, *, room: int) -> tuple[Method, str]:
-    """Choose a method for data, of which ``room`` bytes may be allocated, and say why."""
+def _choose(data: Data) -> tuple[Method, str]:
+    """Choose a method for data by how many there are, and say why."""
     if isinstance(data, Gridded) and few_gaps(data.grid.size, data.gaps):
         gaps = f" without {data.gaps:,} of its points" if data.gaps else ""
         return "rings", f"the points are a grid{gaps}, whose likelihood is exact"
@@ -525,6 +524,4 @@ def _choose(data: Data, *, room: int) -> tuple[Method, str]:
             "vecchia",
             f"{data.size:,} points are more than the {MOST_DENSE_POINTS:,} of an exact likelihood",
         )
-    if (needed := dense_bytes(data.size, data.fields)) > room:
-        return "vecchia", f"the exact likelihood takes {bytes_text(needed)} of {bytes_text(room)}"
     return "dense", f"{data.size:,} points are few enough for the exact likelihood"

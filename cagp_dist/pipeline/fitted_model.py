@@ -13,10 +13,9 @@ from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, families_of
 from cagp_dist.likelihood.bounds import Given
-from cagp_dist.likelihood.duration import FitCourse, FitSize
 from cagp_dist.likelihood.exact.integrated import Integrated
 from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
-from cagp_dist.likelihood.kernel_choice import CANDIDATES, KERNELS_COMPARED
+from cagp_dist.likelihood.kernel_choice import CANDIDATES
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES, Numbering, is_family
 from cagp_dist.means import MEANS, LatitudePolynomial
@@ -202,21 +201,10 @@ def fit_model(
         given = _kernel_of(kernel, parts, fixed)
         return FittedModel(given, mean, known, level - least, held=reasons)
     sites = sites_of_fit(observed, split.observed)
-    size = FitSize(
-        sites.method,
-        sites.chosen.size,
-        len(parts),
-        None if sites.grid is None else sites.grid.shape,
-        sites.missing,
-        deviating=known.ndim > 0,
-        kernels=KERNELS_COMPARED.get(chosen_by(kernel) or "", 1),
-    )
-    workers = resources.executor.workers
-    with narrator.stage("fit", f"kernel and noise by {size.points:,} observations") as report:
-        course = FitCourse(size, workers)
+    with narrator.stage("fit", f"kernel and noise by {sites.chosen.size:,} observations") as report:
 
         def said(state: FitProgress) -> None:
-            report(course.fraction(state.points))
+            report(None, f"likelihood {state.evaluations}")
             if progress is not None:
                 progress(state)
 

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import Work
 from cagp_dist.geometry import is_pole
-from cagp_dist.kernels import Kernel
+from cagp_dist.kernels import Kernel, chosen_by, families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Given
 from cagp_dist.likelihood.fit import Method, fit
 from cagp_dist.likelihood.fit_result import FitProgress, FitResult
+from cagp_dist.likelihood.fit_work import FitSize, fit_work
+from cagp_dist.likelihood.kernel_choice import KERNELS_COMPARED
 from cagp_dist.likelihood.nugget import NOISE, fit_beside_known_noise
 from cagp_dist.likelihood.numbering import Families
 from cagp_dist.likelihood.replicates import effective_fields
@@ -42,6 +45,17 @@ class Sites:
     def missing(self) -> int:
         """Points of the grid that have no value."""
         return 0 if self.grid is None else self.grid.size - self.chosen.size
+
+    def work(self, kernel: str, *, deviating: bool, workers: int) -> Work:
+        """Count what a fit of a kernel, by its name, takes; ``deviating``: each point has a noise."""
+        shape = None if self.grid is None else self.grid.shape
+        way = chosen_by(kernel)
+        parts = 1 if way is not None else len(families_of(kernel))
+        kernels = KERNELS_COMPARED.get(way or "", 1)
+        size = FitSize(
+            self.method, self.chosen.size, parts, shape, self.missing, deviating, kernels, self.times.size
+        )
+        return fit_work(size, workers=workers)
 
     def on_grid(self, values: Array) -> Array:
         """Values (T, n) as fields (T, P, Q), NaN where the grid has a gap."""
@@ -79,8 +93,13 @@ def choose_sites(observed: Observations, places: Indices, *, gridded: bool) -> S
     if found is not None:
         grid, kept, places_in_grid = found
         return Sites(chosen[kept], _spread(times, kept.size), "rings", grid, places_in_grid)
-    method: Method = "dense" if chosen.size <= MOST_DENSE else "vecchia"
-    return Sites(chosen, _spread(times, min(chosen.size, MOST_CONDITIONALS)), method)
+    times = _spread(times, min(chosen.size, MOST_CONDITIONALS))
+    return Sites(chosen, times, method_of(chosen.size))
+
+
+def method_of(points: int) -> Method:
+    """Choose the likelihood of so many points that are no grid."""
+    return "dense" if points <= MOST_DENSE else "vecchia"
 
 
 def _spread(times: Indices, points: int) -> Indices:

@@ -13,13 +13,13 @@ from typing import cast
 import numpy as np
 
 from cagp_dist.arrays import Indices
-from cagp_dist.budget import Plan
+from cagp_dist.budget import Plan, Work
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
 from cagp_dist.kernels import AUTO, Family, Kernel, Matern12, chosen_by
-from cagp_dist.likelihood.duration import FitSize, evaluation_seconds, fit_seconds
 from cagp_dist.likelihood.fit import fit
 from cagp_dist.likelihood.fit_result import FitResult
+from cagp_dist.likelihood.fit_work import FitSize, fit_work
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, likelihood_of, start_of, usable
 from cagp_dist.likelihood.numbering import Families, in_extents
 from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
@@ -50,7 +50,7 @@ SUMMED = 20_000
 NUMBERS_MORE = 3
 """Of a sum of two kernels: two lengthscales and a variance, each of which has to be worth the margin."""
 
-FITS = 3.0
+FITS = 3
 """How many fits the choice of a kernel takes as well, about: on few values, from several starts."""
 
 EVALUATIONS_OF_SUM = 100
@@ -159,13 +159,13 @@ def _with_sum(
     return result, summed if better and usable(summed) else None
 
 
-def seconds_of_fit(values: int, *, deviating: bool, workers: int) -> float:
-    """Estimate how long it takes to fit a kernel of space and time to so many values."""
+def work_in_time(values: int, *, deviating: bool, workers: int) -> Work:
+    """Count what it takes to fit a kernel of space and time to so many values, about."""
     size = FitSize("dense" if values <= COMPARED else "vecchia", values, 1, None, 0, deviating=deviating)
-    seconds = FITS * fit_seconds(size, workers=workers)
+    found = FITS * fit_work(size, workers=workers)
     if COMPARED < values <= SUMMED:
-        seconds += EVALUATIONS_OF_SUM * evaluation_seconds(size, values, workers=workers)
-    return seconds
+        found += EVALUATIONS_OF_SUM * Work(size.flops(values), workers, found.peak_bytes)
+    return found
 
 
 def text_of_fit(values: int) -> str:

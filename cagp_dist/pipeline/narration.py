@@ -7,19 +7,22 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from time import monotonic
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from cagp_dist.budget import Plan
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.pipeline.defaults import QUICK_SECONDS
 from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.headway import Headway
 from cagp_dist.text import bytes_text, rough_duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
 _log = logging.getLogger(__name__)
+
+Report: TypeAlias = Callable[..., None]  # takes the part that is done, or None, and perhaps a text
 
 SCREEN_SECONDS, LOG_SECONDS = 0.5, 10.0  # From one look at the progress to the next, on a screen and in a log
 
@@ -31,12 +34,13 @@ SOONER = (
 
 @dataclass
 class _Stage:
-    """What is worked on; ``fraction`` is the part that is done, and does not step back."""
+    """What is worked on."""
 
     name: str
     text: str = ""  # what is done, for people
+    step: str = ""  # how far it is, where that is no part of a known whole
     started: float = field(default_factory=monotonic)
-    fraction: float = 0.0
+    headway: Headway = field(default_factory=Headway)
     told: bool = False
 
     @property
@@ -67,18 +71,19 @@ class Narrator:
             self._watcher.join()
 
     @contextmanager
-    def stage(self, name: str, about: str | Plan = "") -> Iterator[Callable[[float], None]]:
-        """Work on a stage; what is yielded takes the part that is done, 0 to 1."""
+    def stage(self, name: str, about: str | Plan = "") -> Iterator[Report]:
+        """Work on a stage; what is yielded takes the part that is done, or None, and what is done."""
         self._deadlines.check()
         self._now = now = _Stage(name, about if isinstance(about, str) else _text(about))
         if self._shown and self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="cagp-progress", daemon=True)
             self._watcher.start()
 
-        def report(fraction: float) -> None:
-            now.fraction = max(now.fraction, fraction)
-            expected = now.seconds / now.fraction if now.fraction > 0.0 else 0.0
-            self._deadlines.check(now.started - self._begun + expected)
+        def report(fraction: float | None, step: str = "") -> None:
+            now.step = step
+            now.headway.report(fraction or 0.0)
+            left = now.headway.seconds_left()
+            self._deadlines.check(0.0 if left is None else monotonic() - self._begun + left)
 
         yield report
 
@@ -99,7 +104,7 @@ class Narrator:
                     now.told = True
                     self._tell(now)
                 if bars is not None and bar is not None:
-                    bars.update(bar, description=self._state(), completed=now.fraction)
+                    bars.update(bar, description=self._state(), completed=now.headway.fraction)
                 elif monotonic() - logged >= LOG_SECONDS:
                     logged = monotonic()
                     self._say(self._state(), level=logging.INFO)
@@ -128,13 +133,13 @@ class Narrator:
         )
 
     def _state(self) -> str:
-        """Say which stage it is, how far it is, and how long it may take by what was done so far."""
+        """Say which stage it is, how far it is, and how long the rest takes by what was measured."""
         now = self._now
         so_far = f"{rough_duration(monotonic() - self._begun)} so far"
-        if now.fraction == 0.0:
-            return f"{now.name}: {so_far}"
-        left = now.seconds * (1.0 - now.fraction) / now.fraction
-        return f"{now.name}: {now.fraction:.0%}, {so_far}, about {rough_duration(left)} left"
+        done = f"{now.headway.fraction:.0%}" * (now.headway.fraction > 0.0)
+        left = now.headway.seconds_left()
+        about = "" if left is None else f"about {rough_duration(left)} left"
+        return f"{now.name}: {', '.join(filter(None, (now.step, done, so_far, about)))}"
 
     def _say(self, text: str, *, level: int) -> None:
         """Say it on the screen where somebody looks, else in the log."""

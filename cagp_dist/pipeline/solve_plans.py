@@ -5,12 +5,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 
 from cagp_dist.arrays import Indices
-from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget import Demand, Plan, Work
 from cagp_dist.pipeline.grid_places import grid_if_any
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.posterior.coefficients import plan_of_weights, with_weights
@@ -32,10 +33,9 @@ def plan_of_patterns(solver: Solver, demands: Sequence[Demand], *, coefficients:
     return with_weights(plan, weights, fields=sum(each.fields for each in demands))
 
 
-def plan_of_left_out(demands: Sequence[Demand], *, coefficients: int) -> Plan:
-    """Plan the prediction of each observation from all others, for the pattern of gaps that takes most."""
-    plans = [plan_left_out(each, coefficients=coefficients) for each in demands]
-    return max(plans, key=lambda plan: plan.peak_bytes)
+def work_of_left_out(demands: Sequence[Demand], *, coefficients: int) -> Work:
+    """Count the prediction of each observation from all others, of all patterns of gaps."""
+    return reduce(add, [plan_left_out(each, coefficients=coefficients).work for each in demands])
 
 
 def plan_of_samples(

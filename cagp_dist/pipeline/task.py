@@ -273,14 +273,19 @@ def fit_folds(task: Task, model: FittedModel, execution: Execution) -> tuple[Fit
     given = task.model.prior is not None or task.model.noise_variance is not None
     if not task.folds or not task.refits or given or task.fitted_to is not None:
         return ()
-    few = task.split.observed.size <= FEW_PLACES and not task.observations.in_time
-    groups = np.array_split(np.arange(task.folds), task.folds if few else 2)
+    fits = fits_of_folds(task.split.observed.size, task.folds, in_time=task.observations.in_time)
+    groups = np.array_split(np.arange(task.folds), fits)
     found: list[FittedModel] = []
     for number, group in enumerate(groups):
         name = f"without part {number + 1} of {len(groups)} of the folds"
         own = replace(task.without([int(fold) for fold in group]), solver=task.solver)
         found += [_fit_of_fold(own, model, execution.part(number, len(groups), name))] * group.size
     return tuple(found)
+
+
+def fits_of_folds(places: int, folds: int, *, in_time: bool) -> int:
+    """Give the number of fits for the folds of so many places; see `fit_folds`."""
+    return folds if places <= FEW_PLACES and not in_time else 2
 
 
 def _fit_of_fold(task: Task, model: FittedModel, execution: Execution) -> FittedModel:

@@ -16,6 +16,7 @@ from cagp_dist.solvers.local.neighbours import Neighbours
 
 ESTIMATE = ("basis", "at_targets", "triangle", "weights", "image", "seen")  # Arrays of the estimate of a mean
 
+
 def keeps_weights(solver: Solver, *, full_covariance: bool, lanczos_steps: int) -> bool:
     """Whether the weights of a solver can be kept: sparse ones, or those of one that does all iterations."""
     share = getattr(solver, "computational_share", None)

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.grid_plans import inverse_diagonal_flops
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram.gram_matrix import Gram
@@ -72,7 +73,9 @@ def plan_left_out(demand: Demand, *, coefficients: int) -> Plan:
     """Plan that for the points of a solve: a `BudgetError` if it does not fit."""
     solver = Rings() if _by_rings(demand) else Cholesky()
     fields = 2 * demand.fields + coefficients  # what is predicted stands beside what is solved for
-    return solver.plan(replace(demand, q=0, fields=fields, cell_nodes=0, full_covariance=False, bounds=False))
+    plan = solver.plan(replace(demand, q=0, fields=fields, cell_nodes=0, full_covariance=False, bounds=False))
+    diagonal = None if demand.grid is None else inverse_diagonal_flops(demand.grid)
+    return replace(plan, flops=plan.flops + (2 * demand.n**3 // 3 if diagonal is None else diagonal))
 
 
 def _by_rings(demand: Demand) -> bool:

@@ -165,5 +165,5 @@ def joint_plan(plans: Sequence[Plan], *, joint_bytes: int) -> Plan:
 
 def joint_fraction(plans: Sequence[Plan], number: int, fraction: float) -> float:
     """Part of all work that is done when ``fraction`` of solve ``number`` is: by flops."""
-    work = [plan.work for plan in plans]
+    work = [plan.work.flops for plan in plans]
     return (sum(work[:number]) + fraction * work[number]) / sum(work) if sum(work) else fraction

@@ -1,6 +1,5 @@
 """What a job takes of the disk of its output folder and of those of its workers, and what is free there."""
 
-import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from cagp_dist.text import bytes_text
 
 # A run without its values, and its report: some hundred files, most smaller than a block of the disk
 RUN_BYTES = 8 * 2**20
+NO_CHECKPOINTS_SECONDS = 10_000_000  # Between checkpoints from which on none is ever due
 # Numbers that a run has for each value that is predicted, about: means, standard deviations, scores
 VALUE_ARRAYS = 8
 
@@ -45,11 +45,11 @@ def bytes_of_errors(*, targets: int, fields: int) -> int:
 
 
 def checkpoint_bytes(plan: Plan, *, solves: int, checkpoint_seconds: float) -> int:
-    """Bytes of all checkpoints that are there at once, of a plan that is carried out so many times."""
-    most = KEPT * solves * plan.solves
-    seconds = solves * plan.seconds
-    kept = min(most, math.floor(seconds / checkpoint_seconds)) if checkpoint_seconds else most
-    # the one that is written is there beside those that are kept
+    """Bytes of all checkpoints of a plan that is carried out so many times, at most; none where none is due.
+
+    The one that is written is there beside those that are kept.
+    """
+    kept = KEPT * solves * plan.solves if checkpoint_seconds < NO_CHECKPOINTS_SECONDS else 0
     return (kept + 1) * plan.checkpoint_bytes if kept else 0
 
 
@@ -64,7 +64,7 @@ def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None
             need.checkpoint_bytes
         )
         of_weights = f", {bytes_text(weights)} for kept weights ([output] keep_weights)" * bool(weights)
-        remedy = ", or raise [runtime] checkpoint_seconds above the time of the solve: then none are kept"
+        remedy = f", or give [runtime] checkpoint_seconds = {NO_CHECKPOINTS_SECONDS}: then none are kept"
         raise BudgetError(
             f"the job takes about {bytes_text(need.run_bytes)} of disk for its run{of_weights}{checkpoints}, "
             f"and {bytes_text(free)} are free in {root}. Free space there, or choose another [output] root"

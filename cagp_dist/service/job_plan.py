@@ -1,17 +1,17 @@
-"""What a job is going to cost: points, tiles, tasks, bytes and seconds, before any work."""
+"""What a job is going to cost: points, tasks, bytes and flops of all its parts, before any work."""
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 
 import numpy as np
 
-from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget import Demand, Plan, Work
 from cagp_dist.budget.grid_plans import plan_filtered_grid
-from cagp_dist.budget.network import Network
-from cagp_dist.budget.scaling import Crew, on_crew, scaling_lines
+from cagp_dist.budget.workers import Crew, worker_lines
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
@@ -24,8 +24,10 @@ from cagp_dist.pipeline import (
     fields_by_pattern,
 )
 from cagp_dist.pipeline.field_solves import bounds_are_cheap
-from cagp_dist.pipeline.maps_at_times import seconds_of_fit, text_of_fit
-from cagp_dist.pipeline.solve_plans import plan_of_left_out, plan_of_patterns, plan_of_samples
+from cagp_dist.pipeline.fitting import Sites, method_of
+from cagp_dist.pipeline.maps_at_times import text_of_fit, work_in_time
+from cagp_dist.pipeline.solve_plans import plan_of_patterns, plan_of_samples, work_of_left_out
+from cagp_dist.pipeline.task import fits_of_folds
 from cagp_dist.service.carried_state import check_filter, check_one_time
 from cagp_dist.service.disk import DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.filtered_jobs import seen_elsewhere
@@ -49,11 +51,9 @@ from cagp_dist.service.task import (
 )
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
 from cagp_dist.store.checkpoints import checkpoints_folder
-from cagp_dist.text import counted, rough_duration, without_secrets
+from cagp_dist.text import counted, without_secrets
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
-
-LONG_SECONDS = 3600.0  # Of a cross-validation, above which a plan names what takes less
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,9 @@ class JobPlan:
 
     size: Size
     plan: Plan  # carried out once for all times, or once for each; of a cross-validation the largest solve
-    # What is fitted before, empty if nothing is. It is not part of the plan's bytes and seconds.
-    fit: str = ""
+    fit: str = ""  # what is fitted before, for people; empty if nothing is
+    of_fits: Work | None = None  # of that, and of fits without each fold
+    left_out: Work | None = None  # of the prediction of each observation from all others
     fold: Plan | None = None  # of one fold of a cross-validation, where its solves are not all alike
     # of the samples of the map, which are drawn before; of the solve with the most observed points
     sampled: Plan | None = None
@@ -72,8 +73,7 @@ class JobPlan:
     disk: str = ""
     choice: str = ""  # which solver was chosen, in a line; empty where the job names one
     weights_bytes: int = 0  # of weights that are kept, about
-    # what takes the place of the last line of the plan, and comes after it
-    last: tuple[str, ...] = ("",)
+    crew: Crew | None = None  # workers that need not be there
 
     @property
     def solves(self) -> int:
@@ -89,37 +89,45 @@ class JobPlan:
         run = run_bytes(observed=size.observed, predicted=size.predicted, times=size.times)
         return DiskNeed(run, kept, self.weights_bytes)
 
+    @property
+    def of_solves(self) -> Work:
+        """All solves, of folds and of times."""
+        fold = self.plan if self.fold is None else self.fold
+        once = (self.size.solves - self.size.folds) * self.plan.work + self.size.folds * fold.work
+        return self.solves * once
+
+    @property
+    def work(self) -> Work:
+        """The whole job."""
+        samples = None if self.sampled is None else self.sampled.work
+        sharp = None if self.sharp is None else self.sharp.work
+        others = (self.of_fits, samples, self.left_out, sharp)
+        return reduce(add, [each for each in others if each is not None], self.of_solves)
+
     def lines(self) -> list[str]:
         """Return the plan as sentences for people."""
         text = [self.fit] * bool(self.fit) + [self.choice] * bool(self.choice)
         text += [] if self.sampled is None else self.sampled.lines()
-        text += [*self.plan.lines(last=self.last[0]), *self.last[1:]]
+        text += self.plan.lines()
+        text += [] if self.crew is None else worker_lines(self.plan, self.crew)
         text += [self.disk] * bool(self.disk)
         if self.solves > 1:
             why = "each uses different values" if self.size.apart else "the solver follows the values"
-            about = (
-                f"; about {rough_duration(self.solves * self.plan.seconds)} in all" if self.size.apart else ""
-            )
-            text.append(f"{self.solves} such solves, one for each time: {why}{about}")
-        if self.size.left_out:
-            text.append(
-                f"leave-one-out errors of the {counted(self.size.observed, 'observed point')} are extra "
-                "work: the factor of the solve again, and the diagonal of its inverse"
-            )
+            text.append(f"{self.solves} such solves, one for each time: {why}")
+        if self.left_out is not None:
+            many = counted(self.size.observed, "observed point")
+            text.append(f"leave-one-out errors of the {many}: {self.left_out}")
         if self.size.gaps is not None and self.plan.solves > 1:
             text.append(self.size.gaps.line())
         if self.sharp is not None:
-            text += self.sharp.lines(solve_seconds=self.solves * self.plan.seconds)
+            text += self.sharp.lines()
         if self.size.folds:
-            fold = self.plan if self.fold is None else self.fold
-            of_all = (self.size.solves - self.size.folds) * self.plan.seconds
-            seconds = self.solves * (self.size.folds * fold.seconds + of_all)
-            if seconds > LONG_SECONDS:
-                text.append(
-                    'points held out instead of folds, [design] test = { kind = "random", count = 1000 }, '
-                    "are scored with one solve"
-                )
-            text.append(f"{self.size.solves_line()}: about {rough_duration(seconds)} in all")
+            text.append(
+                f'{self.size.solves_line()}; [design] test = {{ kind = "random", count = 1000 }} is scored '
+                "with one solve"
+            )
+        if self.work.flops > self.plan.work.flops:
+            text.append(f"in all {self.work}")
         return text
 
 
@@ -128,7 +136,6 @@ def plan_job(
     job: Job,
     *,
     crew: Crew | None = None,
-    network: Network | None = None,
     on_plan: Callable[[JobPlan], None] = lambda plan: None,
 ) -> JobPlan:
     """Plan a job without writing anything; a crew takes the place of its workers."""
@@ -146,36 +153,18 @@ def plan_job(
     solver = _unseen_solver(job.solver, size.observed) if seen is None else seen.solver
     with workforce_of(job.cluster) if crew is None else nullcontext(crew) as workforce:
         found = _plan_solve(job, size, solver, seen, workforce)
-        if network is not None and not workforce.shares_memory:
+        if not workforce.shares_memory:
             threads = max(1, workforce.workers // workforce.processes)
-            found = _modelled(found, Crew(workforce.processes, threads), network, say=crew is not None)
+            found = replace(found, crew=Crew(workforce.processes, threads))
     found = replace(found, weights_bytes=kept_bytes(job.output, solver, found))
     need = found.disk_need(job.runtime.checkpoint_seconds)
     found = replace(found, disk=need.line(), choice=choice_line(job.solver, solver))
-    if job.prior.in_time and job.prior.numbers is None:
-        found = replace(found, fit=_fit_of_all_times(size, seen, workers=found.plan.workers))
-    elif job.prior.numbers is None:
-        fit = f"the three parameters of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
-        if job.prior.is_previous and job.prior.time_lengthscale_hours is None:
-            fit += "; then the lengthscale in time, by the modes of the grid, which serve the day too"
-        found = replace(found, fit=fit)
+    if job.prior.numbers is None:
+        fit, of_fits = _fit(job, size, seen, workers=found.plan.workers)
+        found = replace(found, fit=fit, of_fits=of_fits)
     on_plan(found)
     check_disk(job.output.folder, need, there=_own_checkpoints(job))
     return found
-
-
-def _modelled(found: JobPlan, crew: Crew, network: Network, *, say: bool) -> JobPlan:
-    """Give a plan the time and memory of a model, instead of its own; or say that there is none."""
-    if found.plan.cycle is None:
-        none = f"there is no model of {found.plan.method} on more workers"
-        return replace(found, last=("", none)) if say else found
-    plan, fold, sampled = (
-        None if each is None else on_crew(each, crew, network)
-        for each in (found.plan, found.fold, found.sampled)
-    )
-    assert plan is not None
-    lines = tuple(scaling_lines(plan, crew, network, solves=found.solves))
-    return replace(found, plan=plan, fold=fold, sampled=sampled, last=lines)
 
 
 def _own_checkpoints(job: Job) -> Path | None:
@@ -192,25 +181,36 @@ def _own_checkpoints(job: Job) -> Path | None:
     return None
 
 
-def _fitted_to(job: Job, size: Size, seen: ChosenPoints | None) -> str:
-    fit_to = job.prior.fit_to
-    if isinstance(times := job.prior.fit_times, tuple):
-        where = fitted_to(fit_to, observed=size.observed, field=None)
-        return where + at_fit_times(len(times))
-    if seen is None:
-        return fitted_to(fit_to, observed=size.observed, field=None)
-    return fit_sites(seen.points, seen.design.train, fit_to=fit_to).where
-
-
-def _fit_of_all_times(size: Size, chosen: ChosenPoints | None, *, workers: int) -> str:
-    """Say what the numbers of a kernel of space and time are fitted to, and how long that takes."""
-    values, deviating = size.joined, False
-    if chosen is not None and (seen := chosen.seen) is not None:
-        values = int(np.count_nonzero(seen.points.present[:, chosen.design.train]))
-        deviating = seen.points.noise_variance is not None
-    fits = 3 if size.folds else 1  # each half of the folds has one as well
-    seconds = fits * seconds_of_fit(values, deviating=deviating, workers=workers)
-    return f"{text_of_fit(values)}, are fitted first: about {rough_duration(seconds)}"
+def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tuple[str, Work | None]:
+    """Say what the numbers of a job are fitted to, and what that takes; with folds there are more fits."""
+    table = job.prior
+    often = 1
+    if size.folds and table.fit_to == "observed" and not table.fit_times:
+        often += fits_of_folds(size.observed, size.folds, in_time=table.in_time)
+    if table.in_time:
+        values, deviating = size.joined, False
+        if seen is not None and (of_times := seen.seen) is not None:
+            values = int(np.count_nonzero(of_times.points.present[:, seen.design.train]))
+            deviating = of_times.points.noise_variance is not None
+        work = often * work_in_time(values, deviating=deviating, workers=workers)
+        return f"{text_of_fit(values)}, are fitted first, about {work}", work
+    text, sites, listed = "the three parameters of [prior] are fitted first, to ", None, table.fit_times
+    if isinstance(listed, tuple):
+        text += fitted_to(table.fit_to, observed=size.observed, field=None) + at_fit_times(len(listed))
+    elif seen is None:
+        text += fitted_to(table.fit_to, observed=size.observed, field=None)
+    else:
+        sites = fit_sites(seen.points, seen.design.train, fit_to=table.fit_to)
+        text += sites.where
+    if sites is None and table.fit_to == "observed":
+        sites = Sites(np.arange(size.observed), np.arange(1), method_of(size.observed))
+    if table.is_previous and table.time_lengthscale_hours is None:
+        text += "; then the lengthscale in time, by the modes of the grid, which serve the day too"
+    if sites is None:
+        return text, None
+    noisy = seen is not None and seen.points.noise_variance is not None
+    work = often * sites.work(table.kernel, deviating=noisy, workers=workers)
+    return f"{text}: {f'{often} fits of ' if often > 1 else ''}about {work}", work
 
 
 def _demands(
@@ -273,6 +273,14 @@ def plan_fold(
     return plan_of_patterns(solver, demands, coefficients=job.prior.coefficients)
 
 
+def work_left_out(job: Job, seen: ChosenPoints, workforce: Workforce) -> Work | None:
+    """Count the prediction of each observation from all others, where a job wants that."""
+    if not seen.size.left_out:
+        return None
+    demands = _demands(job, seen.size, seen.solver, seen, workforce)
+    return work_of_left_out(demands, coefficients=job.prior.coefficients)
+
+
 def _plan_solve(
     job: Job, size: Size, solver: Solver, seen: ChosenPoints | None, workforce: Workforce
 ) -> JobPlan:
@@ -298,11 +306,10 @@ def _plan_solve(
             samples=size.samples,
             times=size.times,
         )
-    plan = planned(demands)
+    left_out = None
     if size.left_out:
-        beside = plan_of_left_out(demands, coefficients=job.prior.coefficients)
-        plan = replace(plan, peak_bytes=max(plan.peak_bytes, beside.peak_bytes))
-    found = JobPlan(size=size, plan=plan, fold=fold, sampled=sampled)
+        left_out = work_of_left_out(demands, coefficients=job.prior.coefficients)
+    found = JobPlan(size=size, plan=planned(demands), fold=fold, sampled=sampled, left_out=left_out)
     if job.recalibration.method != SHARP:
         return found
     sharp = plan_sharp(

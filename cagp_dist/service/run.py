@@ -48,7 +48,7 @@ from cagp_dist.service.filtered_jobs import solve_filtered
 from cagp_dist.service.in_memory import IN_MEMORY, observations_of, written_observations
 from cagp_dist.service.ingest import ingest_all
 from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior
-from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold
+from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold, work_left_out
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.jobfile.job import ClusterTable, Job
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
@@ -330,7 +330,11 @@ def _solve(
         fold = plan_fold(job, prepared.size, prepared.fold_solver, prepared, executor)
         found = JobPlan(prepared.size, plan, fold=fold, choice=choice_line(job.solver, prepared.solver))
         before = None if plan.sums or not sampled else sampled[0]
-        found = replace(found, weights_bytes=kept_bytes(job.output, prepared.solver, found))
+        found = replace(
+            found,
+            left_out=None if plan.sums else work_left_out(job, prepared, executor),
+            weights_bytes=kept_bytes(job.output, prepared.solver, found),
+        )
         need = replace(found, sampled=before).disk_need(job.runtime.checkpoint_seconds)
         sampled.extend([plan] * bool(plan.sums))
         for line in replace(found, disk=need.line()).lines():

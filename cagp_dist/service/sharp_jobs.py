@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget import Demand, Plan, Work
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.calibration.recalibration.sharp import FittedSharp, Sharp
 from cagp_dist.calibration.recalibration.stretched import FieldByField, SolvedModel, StretchedModel
@@ -31,9 +31,8 @@ from cagp_dist.pipeline.recalibration import OutOfSampleErrors
 from cagp_dist.prior import Prior
 from cagp_dist.service.jobfile.job import RecalibrationTable
 from cagp_dist.service.task import PreparedJob
-from cagp_dist.text import bytes_text, counted, rough_duration
+from cagp_dist.text import counted
 
-MUCH_LONGER = 3.0  # Times the solve of a job, above which a plan names what takes less
 FACTORS = 17  # Multiples of the lengthscale that every level chooses from, 1/20 to 20 in ratios of 1.45
 
 
@@ -165,33 +164,22 @@ class SharpPlan:
     sampled: Plan | None = None
 
     @property
-    def seconds(self) -> float:
-        """Rough time of all of them."""
-        of_samples = 0.0 if self.sampled is None else self.sampled.seconds
-        once = (FACTORS + 1) * self.search.seconds + self.chosen * self.last.seconds
-        return self.times * once + self.chosen * of_samples
+    def work(self) -> Work:
+        """Count all of them; memory is that of the largest, with what is kept."""
+        found = self.times * ((FACTORS + 1) * self.search.work + self.chosen * self.last.work)
+        if self.sampled is not None:
+            found += self.chosen * self.sampled.work
+        return replace(found, peak_bytes=found.peak_bytes + self.kept_bytes)
 
-    @property
-    def peak_bytes(self) -> int:
-        """Memory of the largest of them, with what is kept."""
-        sampled = 0 if self.sampled is None else self.sampled.peak_bytes
-        return max(self.search.peak_bytes, self.last.peak_bytes, sampled) + self.kept_bytes
-
-    def lines(self, *, solve_seconds: float) -> list[str]:
-        """Return the plan as sentences for people, beside the time of the job's own solve."""
+    def lines(self) -> list[str]:
+        """Return the plan as sentences for people."""
         few, all_others = counted(self.search.q, "calibration point"), counted(self.last.q, "point")
         samples = "" if self.sampled is None else " and samples of the map"
-        text = [
+        return [
             f"sharp quantiles: {FACTORS + 1} more solves with {few}, then up to {self.chosen} with "
-            f"{all_others}{samples}: about {rough_duration(self.seconds)} in all, peak memory about "
-            f"{bytes_text(self.peak_bytes)}"
+            f'{all_others}{samples}: {self.work}; [recalibration] method = "local-scale" learns from the '
+            "same points without a solve more"
         ]
-        if self.seconds > MUCH_LONGER * max(solve_seconds, 1.0):
-            text.append(
-                f"that is {self.seconds / solve_seconds:.0f} times as long as the solve itself; "
-                '[recalibration] method = "local-scale" learns from the same points without a solve more'
-            )
-        return text
 
 
 def plan_sharp(

@@ -8,7 +8,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, TimeLimitError
-from cagp_dist.likelihood.duration import FitCourse, FitSize, evaluations, fit_seconds
+from cagp_dist.likelihood.fit_work import FitSize, fit_work
 from cagp_dist.pipeline import narration
 from cagp_dist.pipeline.narration import SOONER, Narrator
 from cagp_dist.remedies import Remedy
@@ -25,17 +25,15 @@ def test_work_is_stopped_by_what_was_measured() -> None:
     assert refusal.value.key == "time-limit"
     assert Remedy.MORE_TIME in refusal.value.remedies
     with Narrator(shown=False, time_limit_seconds=1.0) as narrator, narrator.stage("solve") as report:
-        report(0.001)  # of no time at all
-        time.sleep(0.15)
-        report(0.1)  # about 1.5 s, which may still do
+        time.sleep(0.15)  # to compile, which is not done again: at this rate the work would take 150 s
+        report(0.001)
+        time.sleep(0.01)
+        report(0.1)
+        assert narrator._now.headway.seconds_left() < 1.0
+        time.sleep(0.5)  # much longer than it took so far: nothing is foretold until something is done
+        assert narrator._now.headway.seconds_left() is None
         with pytest.raises(TimeLimitError, match="by what was done"):
-            report_anew(narrator)
-
-
-def report_anew(narrator: Narrator) -> None:
-    with narrator.stage("recalibration") as report:
-        time.sleep(0.05)
-        report(0.01)
+            report(0.11)
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -79,22 +77,16 @@ def test_kriging_asks_for_a_limit_and_a_bool(stations: object) -> None:
         cagp.Kriging(time_limit_seconds=-1.0, **NUMBERS).fit(stations)
 
 
+def test_a_fit_says_how_many_likelihoods_it_has_worked_out(caplog: pytest.LogCaptureFixture) -> None:
+    with Narrator(shown=False) as narrator, narrator.stage("fit") as report:
+        report(None, "likelihood 7")
+        assert narrator._state().startswith("fit: likelihood 7, ")
+
+
 def test_a_fit_of_many_points_is_planned_by_its_levels() -> None:
     size = FitSize("vecchia", 100_000, 1)
-    assert [points for points, _ in evaluations(size)] == [1_000, 16_000, 100_000]
-    assert 3.0 < fit_seconds(size, workers=2) < 12.0  # 297 s were once needed, and nothing was said
-    course = FitCourse(size, 2)
-    fractions = [course.fraction(points) for points in (1_000, 1_000, 100_000, 100_000)]
-    assert fractions == sorted(fractions)
-    assert 0.0 < fractions[0] < 0.01 < fractions[-1] < 1.0
-
-
-def test_a_plan_counts_every_term_of_a_kernel() -> None:
-    X = cagp.unit_sphere(np.linspace(-60.0, 60.0, 400), np.linspace(0.0, 300.0, 400))
-    one, two = (
-        cagp.condition(
-            cagp.Prior(kernel, 0.1, 0.0), X, np.zeros(400), X[:1], solver=cagp.BlockGaussSeidel(3)
-        ).stats.plan.seconds
-        for kernel in (cagp.Matern32(0.2), cagp.Matern32(0.2) + cagp.Matern12(0.5))
-    )
-    assert 1.3 * one < two < 2.0 * one
+    assert [points for points, _ in size.evaluations()] == [1_000, 16_000, 100_000]
+    assert fit_work(size, workers=2).flops < fit_work(size._replace(kernels=3), workers=2).flops
+    dense, twice = (fit_work(FitSize("dense", n, 1), workers=2) for n in (1_000, 2_000))
+    assert 6.0 < twice.flops / dense.flops < 8.0
+    assert dense.peak_bytes > 8 * 1_000**2

@@ -60,7 +60,7 @@ def free(monkeypatch, count):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("seconds", "samples"),
-    [(0.0, 50), *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((0.0, 0), (3600.0, 0)))],
+    [(0.0, 50), *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((0.0, 0), (1e7, 0)))],
 )
 def test_a_job_takes_no_more_than_its_plan_says(tmp_path, monkeypatch, seconds, samples):
     """With its report, and as much as there ever is of checkpoints, those of samples of a map among them."""
@@ -91,17 +91,16 @@ def test_a_job_takes_no_more_than_its_plan_says(tmp_path, monkeypatch, seconds, 
     ("checkpoint_seconds", "checkpoints"),
     [
         (0.0, (2 * 3 * 2 + 1) * 100 + (2 + 1) * 7),  # two of each pass are kept, and one is written
-        (4.0, (30 // 4 + 1) * 100 + (2 + 1) * 7),
-        (30.0, (1 + 1) * 100),
-        (31.0, 0),
+        (60.0, (2 * 3 * 2 + 1) * 100 + (2 + 1) * 7),
+        (1e7, 0),
     ],
 )
 def test_what_a_job_needs_is_summed_up(checkpoint_seconds, checkpoints):
-    """Three solves of two passes and ten seconds each, and samples of one pass that takes twenty."""
+    """Three solves of two passes each, and samples of one pass."""
     planned = JobPlan(
         Size(observed=1000, tested=293, mapped=7, times=3),
-        types.SimpleNamespace(solves=2, seconds=10.0, checkpoint_bytes=100, fields=1),
-        sampled=types.SimpleNamespace(solves=1, seconds=20.0, checkpoint_bytes=7),
+        types.SimpleNamespace(solves=2, checkpoint_bytes=100, fields=1),
+        sampled=types.SimpleNamespace(solves=1, checkpoint_bytes=7),
     )
     need = planned.disk_need(checkpoint_seconds)
     assert need == DiskNeed(RUN_BYTES + 8 * 3 * (1000 + 8 * 300), checkpoints)
@@ -137,7 +136,7 @@ def test_a_job_that_does_not_fit_on_the_disk_is_refused_before_it_begins(tmp_pat
         ),
         (
             30 * MIB - 1,
-            r"or choose another \[output\] root, or raise \[runtime\] checkpoint_seconds above the time",
+            r"choose another \[output\] root, or give \[runtime\] checkpoint_seconds = 10000000: then",
         ),
     ],
 )

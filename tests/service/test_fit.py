@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -483,7 +484,10 @@ def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_te
 )
 def test_a_plan_says_what_will_be_fitted(job_text, old, new, said, tmp_path):
     lines = plan_job(parse_job(job_text.replace(old, new))).lines()
-    assert lines[0] == f"the three parameters of [prior] are fitted first, to {said}"
+    text, _, work = lines[0].partition(": about ")
+    assert text == f"the three parameters of [prior] are fitted first, to {said}"
+    assert re.fullmatch(r"\d\S* flops, \d+ tasks, peak memory about \d\S* [KMG]iB", work)
+    assert lines[-1].startswith("in all ")
     assert not (tmp_path / "out").exists()
     numbers = "[prior]\nlengthscale = 0.3\nvariance = 22.0\nnoise_variance = 1.0\n"
     stated = plan_job(parse_job(job_text.replace("[prior]", numbers))).lines()
@@ -498,7 +502,8 @@ def test_a_plan_of_a_field_that_was_not_read_says_what_will_be_fitted(job_text, 
     far = job_text.replace('"synthetic"', '"zarr:somewhere.zarr"').replace("[observations.synthetic]", "[zz]")
     far = far.split("[zz]")[0] + "[design]" + far.split("[design]")[1]
     first = plan_job(parse_job(change(far))).lines()[0]
-    assert first == f"the three parameters of [prior] are fitted first, to {said}"
+    assert first.startswith(f"the three parameters of [prior] are fitted first, to {said}")
+    assert ("flops" in first) == (change is str)  # how many points a whole field has is not known
 
 
 def test_a_synthetic_field_without_times_has_one_whatever_else_is_stored(job_text, monkeypatch):
@@ -626,7 +631,7 @@ def test_a_place_without_values_at_the_times_of_the_fit_is_left_out(field, job_t
 def test_a_run_fits_to_other_times_and_its_name_depends_on_them(job_text):
     rule = '{ from = "2020-02-01", to = "2020-02-02", every = "1d" }'
     job = parse_job(with_fit_times(job_text, rule))
-    assert plan_job(job).fit.endswith("to the 250 observed points, with the values of 2 times in fit_times")
+    assert "to the 250 observed points, with the values of 2 times in fit_times: about" in plan_job(job).fit
     events: list[Event] = []
     attributes = xr.open_zarr(run(job, observe=events.append).path).attrs
     assert json.loads(attributes["fit"])["where"].endswith(" 2 times in fit_times")

@@ -139,8 +139,8 @@ def test_dropped_gaps_are_one_solve_of_the_points_with_all_values(field):
     said = "\n".join(all_values.lines())
     gaps = all_values.size.gaps
     assert (
-        "3 solves, one for each pattern of gaps, with up to that many observed points; work and time are "
-        "totals" in said
+        "3 solves, one for each pattern of gaps, with up to that many observed points; work is the "
+        "total" in said
     )
     assert (
         f'{gaps.values:,} values with 3 patterns of gaps, each of which is a solve; gaps = "drop" in '

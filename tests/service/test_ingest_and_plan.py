@@ -177,7 +177,7 @@ def test_solvers_that_follow_the_values_solve_once_for_each_time(make_job):
     shared, single = plan_job(make_job()), plan_job(make_job(solver="conjugate-gradient"))
     assert (shared.solves, shared.plan.fields) == (1, 2)
     assert (single.solves, single.plan.fields) == (2, 1)
-    assert single.lines()[-1] == "2 such solves, one for each time: the solver follows the values"
+    assert single.lines()[-2] == "2 such solves, one for each time: the solver follows the values"
 
 
 def test_a_batch_system_is_not_asked_for_workers_to_make_a_plan(make_job):

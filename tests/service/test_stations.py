@@ -2,7 +2,6 @@
 
 import csv
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +21,11 @@ from cagp_dist.kriging.examples import PLACES, write_examples
 from cagp_dist.report import write_report
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import fit_sites
-from cagp_dist.service.job_plan import plan_fold, plan_job
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
 from cagp_dist.service.verification import solve_again, verify_run
-from cagp_dist.service.workers import Crew
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group
 
@@ -253,43 +251,18 @@ def test_folds_and_gaps_on_a_cluster_are_those_of_one_thread_to_the_last_bit(
             assert np.array_equal(values, other[name].values, equal_nan=values.dtype.kind == "f"), name
 
 
-@pytest.mark.parametrize(
-    ("design", "said"),
-    [
-        (
-            {},
-            "5 solves, one with all points and one with 15 test points for each fold: about 72 min in all",
-        ),
-        pytest.param(
-            {"map": None, "targets": None},
-            "4 such solves, one for each fold: about 1.6 h in all",
-            marks=pytest.mark.exhaustive,
-        ),
-    ],
-)
-def test_the_plan_counts_the_time_of_all_folds(stations, design, said):
-    plan = plan_job(job(stations, design=design))
-    assert plan.fold is None or plan.fold.q == 15 < plan.plan.q
-    fold = None if plan.fold is None else replace(plan.fold, seconds=720.0)
-    *_, advice, last = replace(plan, plan=replace(plan.plan, seconds=1440.0), fold=fold).lines()
-    assert last == said
-    assert advice.startswith("points held out instead of folds, [design] test = { kind =")
-    assert not any(line.startswith("points held out") for line in plan.lines())
-    outcome = run(job(stations, design=design))
-    assert json.loads(read(outcome.path, None).attrs["plan"])[-1] == said.partition(":")[0]
-
-
-def test_a_run_plans_its_folds_by_their_own_size(stations, monkeypatch):
-    planned = plan_job(job(stations), crew=Crew(2)).fold
-    notes = []
-
-    def long(*asked):
-        assert plan_fold(*asked[:-1], Crew(2)) == planned
-        return replace(planned, seconds=720.0)
-
-    monkeypatch.setattr("cagp_dist.service.run.plan_fold", long)
-    run(job(stations), observe=lambda event: notes.append(event.text))
-    assert any(note.endswith("for each fold: about 48 min in all") for note in notes)
+def test_the_plan_counts_fits_and_all_folds(stations):
+    plan = plan_job(job(stations))
+    assert plan.fold.q == 15 < plan.plan.q
+    assert plan.of_solves.flops == plan.plan.work.flops + 4 * plan.fold.work.flops
+    assert plan.lines()[-1] == f"in all {plan.work}"
+    fitted = plan_job(job(stations, prior={"kernel": "matern32", "mean": "constant"}))
+    assert "5 fits of about" in fitted.fit  # of all, and without each of the four folds
+    assert fitted.work.flops == plan.work.flops + fitted.of_fits.flops
+    assert fitted.of_fits.flops > 5 * 60**3
+    outcome = run(job(stations))
+    said = json.loads(read(outcome.path, None).attrs["plan"])
+    assert said[-1].startswith("5 solves, one with all points and one with 15 test points")
 
 
 @pytest.mark.exhaustive

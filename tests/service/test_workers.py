@@ -104,11 +104,12 @@ def test_the_plan_that_is_shown_is_made_once_and_carried_out(tmp_path, monkeypat
     run(job(tmp_path), observe=events.append)
     assert len(plans) == 2
     found = notes_of_the_solve(events)
-    disk = found[-2]
+    disk = found[-3]
     # two columns ride along with the field for the coefficient of its mean
     first = plans[0].lines()[0].replace("3 fields", "1 field")
     assert found[:2] == ["on serial", first]
-    assert found[-1] == "2 such solves, one for each time: the solver follows the values"
+    assert found[-2] == "2 such solves, one for each time: the solver follows the values"
+    assert found[-1].startswith("in all ")
     assert disk.startswith("disk: about ")
 
 

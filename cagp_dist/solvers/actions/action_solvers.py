@@ -21,6 +21,7 @@ from cagp_dist.solvers.actions.projection import projection_states
 from cagp_dist.solvers.interface import Calibrated, Problem, State, check_one_field
 from cagp_dist.solvers.setting_metadata import ITERATIONS, SEED, check_settings
 from cagp_dist.solvers.stationary.preconditioners import PRECONDITIONERS, find_preconditioner
+from cagp_dist.tiling import STRIPS
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class ConjugateGradient:
             )
 
     def plan(self, demand: Demand) -> Plan:
-        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        """Decide bytes and flops; see `cagp_dist.solvers.interface.Solver.plan`."""
         plan = plan_actions(
             demand,
             method="conjugate gradients",
@@ -147,7 +148,7 @@ class RandomActions:
         check_settings(self)
 
     def plan(self, demand: Demand) -> Plan:
-        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        """Decide bytes and flops; see `cagp_dist.solvers.interface.Solver.plan`."""
         plan = plan_actions(
             demand, method="random actions", iterations=self.iterations, stored_vectors=8, products=2
         )

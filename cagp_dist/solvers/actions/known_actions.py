@@ -44,7 +44,7 @@ class KnownActions(ABC):
 
     @final
     def plan(self, demand: Demand) -> Plan:
-        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        """Decide bytes and flops; see `cagp_dist.solvers.interface.Solver.plan`."""
         plan = plan_known_actions(
             demand, method=self.label, iterations=self.iterations, cost=self.cost(demand)
         )

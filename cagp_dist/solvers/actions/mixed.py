@@ -125,7 +125,7 @@ class MixedActions(MadeOfParts):
         return sum(part.iterations for part in self._solvers)
 
     def plan(self, demand: Demand) -> Plan:
-        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        """Decide bytes and flops; see `cagp_dist.solvers.interface.Solver.plan`."""
         costs = [part.cost(demand) for part in self._solvers]
         together = [part.iterations for part in self._solvers if part.many_fields]
         plan = plan_actions(

@@ -98,7 +98,7 @@ class SparseActions:
         return "exact" if self.values is None or not self.tuned else "approximate"
 
     def plan(self, demand: Demand) -> Plan:
-        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        """Decide bytes and flops; see `cagp_dist.solvers.interface.Solver.plan`."""
         n, q = demand.n, demand.target_points
         used = min(self.actions, n)
         tiles = tile_count(n, used)

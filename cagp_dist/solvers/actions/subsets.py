@@ -122,7 +122,7 @@ class SubsetOfData:
         check_settings(self)
 
     def plan(self, demand: Demand) -> Plan:
-        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        """Decide bytes and flops; see `cagp_dist.solvers.interface.Solver.plan`."""
         if self.points >= demand.n:
             return plan_exact(demand, method="a subset of the data")
         return with_bounds(plan_exact(demand, method="a subset of the data", points=self.points), demand)

@@ -73,7 +73,7 @@ class Cholesky(ExactSolver):
     needs_grid: ClassVar[bool] = False
 
     def plan(self, demand: Demand) -> Plan:
-        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        """Decide bytes and flops; see `cagp_dist.solvers.interface.Solver.plan`."""
         return plan_exact(demand)
 
     def opened(self, problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
@@ -108,7 +108,7 @@ class Rings(ExactSolver):
     needs_grid: ClassVar[bool] = True
 
     def plan(self, demand: Demand) -> Plan:
-        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        """Decide bytes and flops; see `cagp_dist.solvers.interface.Solver.plan`."""
         if demand.grid is None:
             raise _no_rings("X is an array of points, and Rings needs a cagp_dist.LatLonGrid.")
         if not demand.grid.even_noise:

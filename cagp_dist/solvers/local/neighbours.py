@@ -178,7 +178,7 @@ class Neighbours:
         return Settings(k, self.coarse, 64 if self.group is None else self.group, self.drift)
 
     def plan(self, demand: Demand) -> Plan:
-        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        """Decide bytes and flops; see `cagp_dist.solvers.interface.Solver.plan`."""
         n, q = demand.n, demand.target_points
         k = min(64 if self.neighbours == "auto" else self.neighbours, max(n, 1))
         if self.neighbours == "auto":
@@ -192,7 +192,7 @@ class Neighbours:
                 method += f" (error bars {self.wider:.3f} times those of four times as many)"
         entries, flops = self.work(n, q)
         if self.neighbours == "auto":  # a search, and both of a trial
-            flops += round(45_000 * n + 2 * TRIED_FLOPS)
+            flops += round(SEARCH_FLOPS * n + 2 * TRIED_FLOPS)
         least = least_bytes(
             n, q, demand.p, demand.fields, neighbours=k, coarse=self.coarse, workers=demand.workers
         )
@@ -219,7 +219,7 @@ class Neighbours:
             plan,
             kept_columns=demand.fields + 1,
             # the process that asks finds the neighbours of all, and then each cell is solved by itself
-            chain_flops=SEARCH_FLOPS * (n + q) + plan.work // max(cells, 1),
+            chain_flops=SEARCH_FLOPS * (n + q) + plan.work.flops // max(cells, 1),
             caller_bytes=peak - least.at_once * least.task,
             task_bytes=least.task,
         )
@@ -357,7 +357,7 @@ class Neighbours:
         return np.sort(order[np.linspace(0, n - 1, SOME_POINTS).round().astype(np.intp)])
 
 
-MANY_TARGETS = 2000  # Of which a cell has few around it beside its own
+SEARCH_FLOPS = 45_000  # Of the search for the neighbours of a point, which takes as long as so many
 
 # Observed points up to which a plan counts the certificate, which takes all pairs of points and targets
 FEW_FOR_BOUNDS = 20_000
