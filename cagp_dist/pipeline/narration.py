@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from cagp_dist.budget import Plan
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError
+from cagp_dist.headway import Headway
 from cagp_dist.pipeline.defaults import QUICK_SECONDS
 from cagp_dist.runtime.deadlines import Deadlines
-from cagp_dist.headway import Headway
 from cagp_dist.text import bytes_text, rough_duration
 
 if TYPE_CHECKING:
