@@ -1,7 +1,7 @@
 """Observations of a map predicted from others: how well, and error bars corrected by these errors.
 
 Each is left out alone where an exact solve tells what all others say of it, which costs little more than the
-solve; else blocks of places are left out, each fold with a solve of its own.
+solve. Else many places are left out together, or blocks of them, each fold with a solve of its own.
 """
 
 from dataclasses import replace
@@ -9,20 +9,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
-from cagp_dist.pipeline.defaults import FOLDS
+from cagp_dist.pipeline.defaults import FOLDS, MOST_DRAWN, OBSERVED_FOR_EACH
 from cagp_dist.pipeline.field_solves import Execution, LeftOut, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.left_out import leave_one_out
 from cagp_dist.pipeline.map_points import MapPoints, Targets
+from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.recalibration import Distributions, OutOfSampleErrors, Recalibration, unchanged
 from cagp_dist.pipeline.split import Split, usual_blocks
 from cagp_dist.pipeline.task import Fitted, HeldOut, Result, Task, noise_held_out, recalibrate, score, solve
 from cagp_dist.predictive import Gaussian
 from cagp_dist.text import alternatives
+
+FEWEST_DRAWN = 500  # Places with errors, below which folds of blocks say more
+LEAST_AREA = 1e-3  # Of a place of a grid, over that of one at the equator
+DRAWN = 0x647277  # Names the stream of random numbers of places that are drawn
 
 
 class LeftOutFolds(NamedTuple):
@@ -134,7 +139,11 @@ def recalibrate_map(
 def learn_from_errors(
     task: Task, learned: FittedModel, execution: Execution, *, method: str
 ) -> Distributions:
-    """Learn what corrects distributions by leaving out one by one, or ten folds of blocks."""
+    """Learn what corrects distributions.
+
+    Observations are left out one by one where that is cheap; of many others some are drawn and left out
+    together; of fewer ten folds of blocks are left out, and of points in space and time.
+    """
     points, there = task.observations, task.observed.there
     sites = len(np.unique(points.positions[there], axis=0))
     # what a place itself says an hour before is nearer to it than observations are to a target
@@ -148,6 +157,8 @@ def learn_from_errors(
         values = np.where(told, points.values[:, there], np.nan)
         errors = OutOfSampleErrors(distribution, values, points.positions[there])
         return recalibrate(replace(task, recalibration=Recalibration(method, "leave-one-out", sites)), errors)
+    if not points.in_time and (drawn := _drawn(points, there)) is not None:
+        return _learn_from_drawn(task, learned, execution, drawn, method=method)
     count = max(2, min(FOLDS, sites))
     split = Split.into_folds(points, count=count, blocks=usual_blocks(points, count), seed=0)
     of_folds = cross_validate(task, learned, execution, split=split)
@@ -157,3 +168,43 @@ def learn_from_errors(
         points.positions[split.held_out],
     )
     return recalibrate(replace(task, recalibration=Recalibration(method, "blocks", sites)), errors)
+
+
+def _drawn(points: Observations, there: Indices) -> Indices | None:
+    """Draw places whose errors correct those of all, of a grid by area; None where too few would be left."""
+    count = min(MOST_DRAWN, there.size // OBSERVED_FOR_EACH)
+    if count < FEWEST_DRAWN:
+        return None
+    areas = np.ones(there.size)
+    if points.gridded and points.space.has_latitudes:  # a pole has the area of its cap, about
+        areas = np.maximum(np.cos(np.deg2rad(points.north[there])), LEAST_AREA)
+    generator = np.random.default_rng(np.random.SeedSequence(count, spawn_key=(DRAWN,)))
+    return np.sort(generator.choice(there, size=count, replace=False, p=areas / areas.sum()))
+
+
+def _learn_from_drawn(
+    task: Task, learned: FittedModel, execution: Execution, drawn: Indices, *, method: str
+) -> Distributions:
+    """Learn from one solve without the places that were drawn, as far from others as targets are."""
+    points = task.observations
+    rest = np.setdiff1d(task.observed.there, drawn)
+    part = replace(
+        _in_folds(task, learned, Split(rest, drawn)),
+        recalibration=Recalibration(method, "drawn", drawn.size),
+    )
+    if not part.observed.present.any(axis=1).all():
+        raise ArgumentError(
+            f"without {drawn.size:,} places whose errors would correct the others a field is empty; leave "
+            'such fields out, or recalibration="none".',
+            key="empty-fold",
+        )
+    found = solve(part, Fitted(learned), execution)
+    known = np.broadcast_to(learned.known_noise, points.north.shape)[drawn]
+    std = np.sqrt(found.std**2 + learned.noise_of(known))
+    errors = OutOfSampleErrors(
+        Gaussian(found.mean, std),
+        points.values[:, drawn],
+        points.positions[drawn],
+        training=(points.positions[rest], points.values[:, rest]),
+    )
+    return recalibrate(part, errors)

@@ -19,7 +19,7 @@ from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.predictive import Gaussian, Predictive
 from cagp_dist.text import counted
 
-Errors = Literal["none", "points", "folds", "blocks", "leave-one-out"]
+Errors = Literal["none", "points", "folds", "blocks", "drawn", "leave-one-out"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Recalibration:
             + (", in separate blocks like the test points" if self.blocks else ""),
             "folds": f"errors at {counted(self.places, 'place')} that were predicted from other folds; each "
             "place uses only errors of folds other than its own",
+            "drawn": f"errors at {counted(self.places, 'place')} that a solve without them predicted",
             "blocks": f"errors at {counted(self.places, 'place')} that were predicted from other blocks",
             "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
         }[self.errors]

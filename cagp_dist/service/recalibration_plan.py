@@ -14,6 +14,7 @@ import numpy as np
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, SHARP
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.pipeline import Observations, Solver
+from cagp_dist.pipeline.defaults import MOST_DRAWN, OBSERVED_FOR_EACH
 from cagp_dist.pipeline.left_out import has_left_out
 from cagp_dist.pipeline.recalibration import NOT_ASKED, Errors, Recalibration
 from cagp_dist.predictive import Gaussian
@@ -21,8 +22,6 @@ from cagp_dist.service.jobfile.job import RecalibrationTable
 from cagp_dist.service.point_roles import Design
 from cagp_dist.text import counted
 
-MOST_DRAWN = 2_000  # Calibration points that are drawn where the job does not say
-OBSERVED_FOR_EACH = 5  # Observed points for each of them, at least
 FEWEST_ERRORS = 500  # Places with errors, below which a job that does not ask for a recalibration has none
 
 

@@ -11,6 +11,7 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import spacing_degrees
 from cagp_dist.gram.cell_means import nodes_per_side
 from cagp_dist.pipeline import observations
+from cagp_dist.pipeline.cross_validation import _drawn
 from cagp_dist.pipeline.map_solves import NAMED_SOLVERS
 from cagp_dist.predictive import Gaussian
 
@@ -286,6 +287,32 @@ def test_recalibrated_laws_are_those_of_errors_at_places_that_were_left_out(trut
     np.testing.assert_allclose(found.predictive_std, distribution.std, rtol=1e-9)
     assert found.attrs["recalibration"] == "kuleshov"
     assert "leave-one-out errors of the 198 observed points" in found.attrs["recalibration_statement"]
+
+
+def test_many_places_are_recalibrated_by_errors_of_some_that_one_solve_leaves_out(stations, monkeypatch):
+    """As by hand: the others predict them, and what that says of errors corrects the map of all."""
+    monkeypatch.setattr("cagp_dist.pipeline.cross_validation.FEWEST_DRAWN", 10)
+    monkeypatch.setattr("cagp_dist.pipeline.cross_validation.OBSERVED_FOR_EACH", 2)
+    given = {"noise_std": 0.5, "lengthscale": 0.8, "variance": 9.0, "kernel": "matern32"}
+    given |= {"solver": cagp.Neighbours(20), "progress": False}
+    table = {name: np.asarray(values) for name, values in stations.items()}
+    found = cagp.krige(table, to=30.0, recalibration="kuleshov", **given)
+    points = cagp.Kriging(**given).fit(table)._fitted()[0].points
+    drawn = _drawn(points, points.there)
+    rest = np.setdiff1d(points.there, drawn)
+    parts = ({name: values[some] for name, values in table.items()} for some in (rest, drawn))
+    others, left = parts
+    by_others = cagp.krige(others, to=left, **given)
+    learnt = Kuleshov().fit(
+        Gaussian(by_others["mean"].values, np.hypot(by_others["std"].values, 0.5)),
+        points.values[0, drawn],
+        None,
+    )
+    plain = cagp.krige(table, to=30.0, **given)
+    distribution = learnt(Gaussian(plain["mean"].values, np.hypot(plain["std"].values, 0.5)), None)
+    levels = found.quantile_level.values
+    np.testing.assert_allclose(found["quantile"], distribution.quantile(levels), rtol=1e-9)
+    assert f"errors at {drawn.size} places" in found.attrs["recalibration_statement"]
 
 
 def test_what_recalibrated_laws_do_not_say_is_refused(stations, truth):
