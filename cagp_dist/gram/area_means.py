@@ -72,7 +72,7 @@ def area_means(
     chosen = as_regions(regions)
     check_positive("resolution_degrees", resolution_degrees, least=0.01, most=45.0)
     if not chosen:
-        raise ArgumentError('regions are none; expected at least one, such as "global".')
+        raise ArgumentError('regions are none; expected at least one, such as "global".', key="no-regions")
     of_each = [
         region.cells(resolution_degrees) if grid is None else _of_grid(region, grid) for region in chosen
     ]
@@ -81,7 +81,8 @@ def area_means(
             where = "of the grid" if grid is not None else f"of {resolution_degrees:g} degrees"
             raise ArgumentError(
                 f"region {region.name!r} ({region.definition}) holds no point {where}; "
-                "take a finer one, or a larger region."
+                "take a finer one, or a larger region.",
+                key="empty-region",
             )
     # the same place to within rounding is one node, so that it is evaluated once
     latitude, longitude = (np.concatenate(axis) for axis in list(zip(*of_each, strict=True))[:2])

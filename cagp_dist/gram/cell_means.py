@@ -61,18 +61,22 @@ class CellMeans(LinearFunctionals):
         points = as_points("nodes", nodes)
         shares, each = as_numbers("weights", weights), np.asarray(counts)
         if each.ndim != 1 or (each.size and (each.dtype.kind not in "iu" or each.min() < 1)):
-            raise ArgumentError("counts must be one integer of at least 1 for each cell, shape (q,).")
+            raise ArgumentError(
+                "counts must be one integer of at least 1 for each cell, shape (q,).", key="cell-counts"
+            )
         if shares.shape != (len(points),) or int(each.sum()) != len(points):
             raise ArgumentError(
                 f"there are {len(points)} nodes, weights of shape {shares.shape}, and counts with sum "
-                f"{int(each.sum())}; expected a weight for each node, and each node in one cell."
+                f"{int(each.sum())}; expected a weight for each node, and each node in one cell.",
+                key="cell-counts",
             )
         self._set(points, shares, each)
         sums = self.averaged(np.ones((len(points), 1)))[:, 0]
         if not (shares >= 0.0).all() or not np.allclose(sums, 1.0, rtol=0.0, atol=1e-9):
             raise ArgumentError(
                 "weights must be at least zero and have sum 1 in each cell; divide those of each cell by "
-                "their sum."
+                "their sum.",
+                key="cell-weights",
             )
 
 
@@ -118,10 +122,14 @@ def cell_means(
         if edges.ndim != 1 or edges.size < 2 or not (np.diff(edges) > 0.0).all():
             raise ArgumentError(
                 f"{name}_edges_degrees has shape {edges.shape}; expected at least two edges, strictly "
-                "ascending, one more than there are cells."
+                "ascending, one more than there are cells.",
+                key="edges",
             )
     if west_east[-1] - west_east[0] > 360.0 + 1e-9:
-        raise ArgumentError("longitude_edges_degrees reach over more than 360 degrees: cells would overlap.")
+        raise ArgumentError(
+            "longitude_edges_degrees reach over more than 360 degrees: cells would overlap.",
+            key="cells-overlap",
+        )
     south, west = (axis.ravel() for axis in np.meshgrid(south_north[:-1], west_east[:-1], indexing="ij"))
     north, east = (axis.ravel() for axis in np.meshgrid(south_north[1:], west_east[1:], indexing="ij"))
     return means_between(SPHERE, [south, north], [west, east], nodes_per_side=nodes_per_side)

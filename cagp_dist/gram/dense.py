@@ -120,5 +120,6 @@ def cholesky_lower(matrix: Array) -> Array:
     except (LinAlgError, NumericalError) as error:
         raise NumericalError(
             f"a {matrix.shape[0]} x {matrix.shape[0]} block of the Gram matrix is not positive definite "
-            f"({error}). Points may coincide or nearly so: raise noise_variance or thin the points."
+            f"({error}). Points may coincide or nearly so: raise noise_variance or thin the points.",
+            key="not-positive-definite",
         ) from error

@@ -133,6 +133,7 @@ def bounds_workers(demand: Demand) -> int:
         f"to say how much of the variance at {demand.q:,} targets is unfinished computation needs about "
         f"{bytes_text(needed)} beside the posterior, more than the {bytes_text(demand.memory_limit_bytes)} "
         "that may be used for it.",
+        key="memory",
         remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_TEST_POINTS),
     )
 

@@ -110,7 +110,8 @@ class LinearFunctionals:
             raise ArgumentError(
                 f"functional {empty} has no weight but zeros, so that it is zero whatever the field; "
                 "expected another weight in each column. Leave the column out, or take a finer grid where a "
-                "region holds none of its points."
+                "region holds none of its points.",
+                key="zero-functional",
             )
         largest = np.asarray(abs(W).max(axis=0).todense()).reshape(-1)
         unfit = (largest < LEAST_WEIGHT) | (largest > MOST_WEIGHT)
@@ -118,7 +119,8 @@ class LinearFunctionals:
             index = int(unfit.argmax())
             raise ArgumentError(
                 f"functional {index} has weights up to {largest[index]:.3g}; expected {LEAST_WEIGHT:g} to "
-                f"{MOST_WEIGHT:g}, whose squares are numbers. Use another unit."
+                f"{MOST_WEIGHT:g}, whose squares are numbers. Use another unit.",
+                key="out-of-range",
             )
         used, terms = np.unique(W.indices, return_inverse=True)
         self._set(nodes[used], W.data, counts, terms.reshape(-1))
@@ -169,7 +171,8 @@ class LinearFunctionals:
         if given.ndim not in (1, 2) or len(given) != len(self):
             raise ArgumentError(
                 f"coefficients have shape {given.shape}; expected ({len(self)},), or ({len(self)}, m) for m "
-                f"combinations: one row for each of the {len(self)} functionals."
+                f"combinations: one row for each of the {len(self)} functionals.",
+                key="shapes",
             )
         return LinearFunctionals(self.nodes, self.matrix() @ given.reshape(len(self), -1))
 
@@ -256,12 +259,14 @@ def _columns(weights: "ArrayLike | sparray | spmatrix", points: int) -> "csc_arr
     if given.ndim not in (1, 2) or given.shape[0] != points:
         raise ArgumentError(
             f"weights have shape {given.shape}; expected ({points},) for one functional of the {points} "
-            f"points, or ({points}, k) for k of them."
+            f"points, or ({points}, k) for k of them.",
+            key="shapes",
         )
     W = csc_array(given.reshape(points, -1), dtype=np.float64, copy=True)
     if not np.isfinite(W.data).all():
         raise ArgumentError(
-            "weights hold NaN or infinity; expected finite numbers, zero where there is none."
+            "weights hold NaN or infinity; expected finite numbers, zero where there is none.",
+            key="not-finite",
         )
     W.sum_duplicates()
     W.eliminate_zeros()

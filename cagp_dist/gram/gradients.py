@@ -66,7 +66,8 @@ def gradients(
     if is_pole(latitude).any():
         raise ArgumentError(
             f"point {int(np.flatnonzero(is_pole(latitude))[0])} is a pole, where no direction is east; "
-            "expected latitudes between the poles."
+            "expected latitudes between the poles.",
+            key="gradient-at-pole",
         )
     turn = np.deg2rad(longitude)
     east = np.stack([-np.sin(turn), np.cos(turn), np.zeros(len(points))], axis=1)

@@ -94,5 +94,6 @@ def check_noise(noise_variance: Array, *, n: int) -> None:
     if noise.shape != (n,) or not (np.isfinite(noise).all() and (noise >= 0.0).all()):
         raise ArgumentError(
             f"noise_variance has shape {noise.shape}; expected ({n},), one finite variance of at least "
-            "zero for each point. Use numpy.full(n, value) for equal noise."
+            "zero for each point. Use numpy.full(n, value) for equal noise.",
+            key="shapes",
         )

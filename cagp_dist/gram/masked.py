@@ -62,7 +62,9 @@ class MaskedRings:
         self, rings: RingGram, observed: ArrayLike, *, noise_variance: ArrayLike | None = None
     ) -> None:
         if not isinstance(rings, RingGram):
-            raise ArgumentError(f"rings is a {type(rings).__name__}; expected a cagp_dist.RingGram.")
+            raise ArgumentError(
+                f"rings is a {type(rings).__name__}; expected a cagp_dist.RingGram.", key="grid-type"
+            )
         self._rings = rings
         self._layout = Layout.of(rings.grid, observed)
         self._by_latitude = rings.noise_variance[self._layout.index]
@@ -72,7 +74,8 @@ class MaskedRings:
             if self._noise.shape != self._by_latitude.shape:
                 raise ArgumentError(
                     f"noise_variance has shape {self._noise.shape}; expected ({self.shape[0]},), one "
-                    "for each observed point. From a field: field[observed]."
+                    "for each observed point. From a field: field[observed].",
+                    key="shapes",
                 )
 
     @property
@@ -165,13 +168,15 @@ class MaskedRings:
         if given.ndim not in (1, 2) or len(given) != n:
             raise ArgumentError(
                 f"columns has shape {given.shape}; expected ({n},) or ({n}, r), an entry for each observed "
-                "point. From a field: field[observed]."
+                "point. From a field: field[observed].",
+                key="shapes",
             )
         if not np.isfinite(given).all():
             missing = int((~np.isfinite(given)).sum())
             raise ArgumentError(
                 f"columns holds NaN or infinite values ({missing} of {given.size}); mark those points as not "
-                "observed."
+                "observed.",
+                key="not-finite",
             )
         return given
 

@@ -387,7 +387,8 @@ class _Drift:
         if not (size > 0.0).all() or np.linalg.eigvalsh(square / np.outer(size, size))[0] < IDENTIFIED:
             raise NumericalError(
                 f"a local drift of {len(size)} columns cannot be estimated from the neighbours of a target, "
-                'which lie too much alike. Take more neighbours, or drift="constant" or "none".'
+                'which lie too much alike. Take more neighbours, or drift="constant" or "none".',
+                key="local-drift",
             )
         return np.asarray(np.linalg.inv(square))
 

@@ -37,7 +37,9 @@ def quadrature_bounds(
     T is that of a matrix that differs from A by at most ``ROUNDING`` times its trace, by which it is shifted.
     """
     if not noise_variance.min() > 0.0:
-        raise ArgumentError("a noise variance is zero; Lanczos quadrature needs every one to be above zero.")
+        raise ArgumentError(
+            "a noise variance is zero; Lanczos quadrature needs every one to be above zero.", key="no-noise"
+        )
     scale = 1.0 / np.sqrt(noise_variance)[:, None]
     shift = ROUNDING * float((diagonal / noise_variance).sum())
     node = 1.0 - 2.0 * shift

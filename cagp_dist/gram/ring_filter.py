@@ -111,7 +111,8 @@ class RingFilter:
         if not isinstance(kernel, SpaceTime) or not isinstance(kernel.time, MARKOV):
             raise ArgumentError(
                 f"the kernel is {kernel!r}; expected a product whose kernel in time is Markov, such as "
-                "cagp.SpaceTime(cagp.Matern32(0.3), cagp.Matern12(24.0)): Matern12 or Matern32."
+                "cagp.SpaceTime(cagp.Matern32(0.3), cagp.Matern12(24.0)): Matern12 or Matern32.",
+                key="not-markov",
             )
         self.time: Elementary = kernel.time
         self.grid, self.executor = grid, executor
@@ -153,7 +154,9 @@ class RingFilter:
 
         times = np.asarray(hours, dtype=np.float64)
         if times.ndim != 1 or times.size < 2 or np.unique(times).size < times.size:
-            raise ArgumentError(f"hours is {times!r}; expected two or more, no two the same.")
+            raise ArgumentError(
+                f"hours is {times!r}; expected two or more, no two the same.", key="few-times"
+            )
         order = np.argsort(times)
         z = self._modes.project(self._checked(fields, (times.size, *self.grid.shape))[order])
         gaps = np.diff(times[order], prepend=times[order[0]])
@@ -168,7 +171,8 @@ class RingFilter:
         if min(found.x - ends[0], ends[1] - found.x) < AT_AN_END:
             raise FitError(
                 f"the lengthscale in time ended at a limit, {np.exp(found.x):.3g} hours: these fields do not "
-                "tell it. Give it, or fields of hours that lie closer together or further apart."
+                "tell it. Give it, or fields of hours that lie closer together or further apart.",
+                key="lengthscale-in-time",
             )
         best = float(np.exp(found.x))
         curvature = (loss(found.x + CURVED) - 2.0 * found.fun + loss(found.x - CURVED)) / CURVED**2
@@ -227,7 +231,10 @@ class RingFilter:
     def _transition(self, hours: float) -> Array:
         """Matrix that carries a state so many hours on."""
         if hours < 0.0:
-            raise ArgumentError(f"the hour lies {-hours:g} hours before the state; expected a later one.")
+            raise ArgumentError(
+                f"the hour lies {-hours:g} hours before the state; expected a later one.",
+                key="hour-before-state",
+            )
         return transition_of(self.time, hours)
 
     def _before(self, state: RingState | None, hour: float) -> RingState:
@@ -243,7 +250,8 @@ class RingFilter:
         if values.shape != shape or not np.isfinite(values).all():
             raise ArgumentError(
                 f"fields have shape {values.shape} and {np.count_nonzero(~np.isfinite(values)):,} values "
-                f"that are not finite; expected {shape}, without gaps."
+                f"that are not finite; expected {shape}, without gaps.",
+                key="shapes",
             )
         return self._modes.merged(values)
 

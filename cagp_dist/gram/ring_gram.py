@@ -111,21 +111,24 @@ class RingGram:
         if not isinstance(grid, LatLonGrid):
             raise ArgumentError(
                 f"grid is a {type(grid).__name__}; expected a cagp_dist.LatLonGrid. For points that are no "
-                "full-circle grid use cagp_dist.condition, or TiledGram."
+                "full-circle grid use cagp_dist.condition, or TiledGram.",
+                key="grid-type",
             )
         if not isinstance(kernel, Kernel):
             raise ArgumentError(
                 f"kernel is a {type(kernel).__name__}; expected Matern12, Matern32, Matern52, "
                 "SquaredExponential or a sum of them, of chordal distance (great-circle distance is not "
-                "positive definite)."
+                "positive definite).",
+                key="kernel-of-chord",
             )
         if kernel.parts[0].of_space_and_time:
             raise ArgumentError(
                 f"the kernel is {kernel!r}, one of space and time, and a grid has no time; expected a kernel "
-                "of space. For fields of a grid at several times use cagp_dist.condition_over_times."
+                "of space. For fields of a grid at several times use cagp_dist.condition_over_times.",
+                key="kernel-of-time",
             )
         if kernel.coordinates is not None:
-            raise ArgumentError(OWN_ON_SPHERE)
+            raise ArgumentError(OWN_ON_SPHERE, key="anisotropic-on-sphere")
         self._grid, self._kernel = grid, kernel
         self._noise_by_latitude = _noise(noise_variance, grid)
         even_noise = bool((self._noise_by_latitude == self._noise_by_latitude[::-1]).all())
@@ -434,7 +437,8 @@ def _noise(noise_variance: float | ArrayLike, grid: LatLonGrid) -> Array:
     if noise.shape not in ((), (grid.shape[0],)) or not (np.isfinite(noise).all() and (noise > 0.0).all()):
         raise ArgumentError(
             f"noise_variance has shape {noise.shape} and smallest value {noise.min(initial=np.inf):g}; "
-            f"expected one number above zero, or {grid.shape[0]} of them, one for each latitude."
+            f"expected one number above zero, or {grid.shape[0]} of them, one for each latitude.",
+            key="ring-noise",
         )
     return np.broadcast_to(noise, (grid.shape[0],)).copy()
 
@@ -446,5 +450,6 @@ def check_ring_memory(wavenumbers: Wavenumbers, memory_bytes: int, *, copies: fl
         raise BudgetError(
             f"the factors of a {wavenumbers.latitude_degrees.size} x {wavenumbers.n_longitudes} grid take "
             f"{bytes_text(needed)}, more than the {bytes_text(memory_bytes)} that may be used.",
+            key="memory",
             remedies=(Remedy.MORE_MEMORY, Remedy.COARSER_GRID),
         )

@@ -94,7 +94,9 @@ class TiledGram:
         """
         n = len(self.X)
         if columns.ndim not in (1, 2) or len(columns) != n:
-            raise ArgumentError(f"columns has shape {columns.shape}; expected ({n},) or ({n}, r).")
+            raise ArgumentError(
+                f"columns has shape {columns.shape}; expected ({n},) or ({n}, r).", key="shapes"
+            )
         tall = np.ascontiguousarray(columns[:, None] if columns.ndim == 1 else columns, dtype=np.float64)
         count(products=tall.shape[1])
         if tall.shape[1] == 1:

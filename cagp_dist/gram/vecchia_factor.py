@@ -142,7 +142,8 @@ def conditional_weights(
         if (pivots <= size * np.finfo(float).eps * largest).any():
             raise NumericalError(
                 "a point follows from its neighbours to the last bit: points coincide, or nearly so, beside "
-                "so little noise, or the kernel is too smooth for their distances; raise noise_variance."
+                "so little noise, or the kernel is too smooth for their distances; raise noise_variance.",
+                key="not-positive-definite",
             )
         # the last row of L is (G_iN L_NN^-T, sqrt(d))
         last = stack[:, -1, :, None].copy()

@@ -120,7 +120,8 @@ class Maps:
             plt.close(figure)
             raise ArgumentError(
                 f"{variable!r} has the dimensions {', '.join(map(str, values.dims))}; expected one beside "
-                "those of the places, such as time. Choose of the others first: dataset.isel(sample=0)."
+                "those of the places, such as time. Choose of the others first: dataset.isel(sample=0).",
+                key="several-dimensions",
             )
         panel, title = figure.axes[0], str(values.attrs.get("long_name", variable))
         panel.set_title(fill(title, round(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=9, loc="left")
@@ -158,7 +159,8 @@ class Maps:
             raise ArgumentError(
                 f"{variable!r} has the dimensions {', '.join(map(str, values.dims))}; expected axes of "
                 "latitude and longitude, or of x and y, and times at most beside them. Choose of the others "
-                "first, for example dataset.isel(sample=0), or write NetCDF, dataset.to_netcdf(path)."
+                "first, for example dataset.isel(sample=0), or write NetCDF, dataset.to_netcdf(path).",
+                key="several-dimensions",
             )
         scale = where.space.scale
         north, east = (scale * axis for axis in where.axes)

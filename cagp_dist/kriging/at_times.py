@@ -114,5 +114,5 @@ def _of_calendar(at: At, like: Any) -> NDArray[np.object_]:
 def _refuse(at: At, said: str, error: Exception | None = None) -> NoReturn:
     """Say what is expected instead of what was given."""
     raise ArgumentError(
-        f'at is {at!r}; expected "observed", or times such as "2024-07-01T12:00"{said}.'
+        f'at is {at!r}; expected "observed", or times such as "2024-07-01T12:00"{said}.', key="times"
     ) from error

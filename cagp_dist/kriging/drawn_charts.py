@@ -50,7 +50,8 @@ def draw_series(
     shown = min(count, MOST_PLACES)
     if ax is not None and count != 1:
         raise ArgumentError(
-            f"ax is one pair of axes for {count} places; expected one: dataset.isel({where.dims[0]}=[0])."
+            f"ax is one pair of axes for {count} places; expected one: dataset.isel({where.dims[0]}=[0]).",
+            key="one-axes",
         )
     unit, what = symbol(str(mean.attrs.get("units", ""))), str(mean.attrs.get("long_name", mean.name))
     heading = f"{what} [{unit}]" if unit else what

@@ -82,7 +82,8 @@ def _panels(
         if variables * fields != 1:
             raise ArgumentError(
                 f"ax is one pair of axes for {variables * fields} maps; expected it for one: name the "
-                'variable, plot("mean", ax=ax), and the time of several.'
+                'variable, plot("mean", ax=ax), and the time of several.',
+                key="one-axes",
             )
         figure = own_figure(ax)
         return figure, [ax], ax.get_window_extent().width / figure.dpi
@@ -267,7 +268,9 @@ def one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.D
     stamps = []
     for dim in [dim for dim in values.dims if str(dim) not in where.dims]:
         if not -values.sizes[dim] <= field < values.sizes[dim]:
-            raise ArgumentError(f"field is {field}; {str(dim)!r} has {values.sizes[dim]} entries.")
+            raise ArgumentError(
+                f"field is {field}; {str(dim)!r} has {values.sizes[dim]} entries.", key="field-number"
+            )
         if dim in values.coords:
             stamps.append(stamp_of(values[dim], field))
         values = values.isel({dim: field})

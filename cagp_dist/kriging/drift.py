@@ -138,7 +138,8 @@ class StaticColumn:
                 f"{int((~there).sum()):,} of {len(X):,} targets, such as "
                 f"{_place(X[there.argmin()], self.space)}; expected "
                 f"a table of places with a column {self.name!r}, or an xarray object of such a variable. "
-                "For other targets give the term as a field on a grid, mean=DataArray."
+                "For other targets give the term as a field on a grid, mean=DataArray.",
+                key="covariate-unknown",
             )
         return values
 
@@ -432,7 +433,8 @@ def _regional(observed: Observations) -> RegionalLinear:
         raise ArgumentError(
             f'mean "{REGIONAL_LINEAR}" is linear in longitude, and the observations span {width:g} degrees '
             f"of it; expected at most {WIDEST_REGION:g}. Around the globe take a trend in latitude: "
-            f"{alternatives(name for name in TRENDS if name != 'constant')}."
+            f"{alternatives(name for name in TRENDS if name != 'constant')}.",
+            key="regional-mean",
         )
     middle = 0.5 * float(latitude.min() + latitude.max())
     return RegionalLinear((middle, (west + 0.5 * width + 180.0) % 360.0 - 180.0))

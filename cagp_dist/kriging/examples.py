@@ -64,11 +64,15 @@ def write_examples(
     where, known = Path(folder), (*FILES, JOB)
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise ArgumentError(f"there is no example file {unknown[0]!r}; expected {alternatives(known)}.")
+        raise ArgumentError(
+            f"there is no example file {unknown[0]!r}; expected {alternatives(known)}.", key="example-unknown"
+        )
     paths = [where / name for name in names]
     for path in paths:
         if path.exists() and not replace:
-            raise ConfigurationError(f"{path} exists; it is not replaced. Name another folder.")
+            raise ConfigurationError(
+                f"{path} exists; it is not replaced. Name another folder.", key="file-exists"
+            )
     generator, field = np.random.default_rng(2017), _europe()
     stations = _stations(field, generator)  # first: the fields take the random numbers that follow
     try:
@@ -86,7 +90,9 @@ def write_examples(
                 if name in names:
                     values.to_netcdf(where / name, engine="h5netcdf")
     except OSError as error:
-        raise StoreError(f"cannot write to {where}: {error.strerror}. Name another folder.") from error
+        raise StoreError(
+            f"cannot write to {where}: {error.strerror}. Name another folder.", key="not-writable"
+        ) from error
     return paths
 
 

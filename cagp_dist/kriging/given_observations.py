@@ -52,7 +52,9 @@ def read(
     if model.transform != "none" and model.noise_std is not None:
         raise noise_of_transformed()
     if model.prior is not None and not isinstance(model.prior, Prior):
-        raise ArgumentError(f"prior is {model.prior!r}; expected a cagp.Prior, or None to have it fitted.")
+        raise ArgumentError(
+            f"prior is {model.prior!r}; expected a cagp.Prior, or None to have it fitted.", key="prior-type"
+        )
     observed = _observe(model, observations, y, in_time=model.at is not None)
     points, given = observed.points, given_kernel(model)
     has_numbers = isinstance(given, Kernel) and given.parts[0].of_space_and_time
@@ -60,7 +62,8 @@ def read(
         if any(isinstance(part, SpaceTimeOf) for part in families(given)):
             raise ArgumentError(
                 f"kernel is {given!r}, of space and time, but all observations have the same time, so its "
-                "lengthscale in time cannot be fitted; give its parameters, or two times."
+                "lengthscale in time cannot be fitted; give its parameters, or two times.",
+                key="one-time",
             )
         warnings.warn(
             "all observations have the same time, so the change of the field in time is unknown: at= is "
@@ -76,7 +79,8 @@ def read(
     elif refused := _without_times(model):
         raise ArgumentError(
             f"at and {' and '.join(refused)} were given, which do not go together yet; leave one out. "
-            "Numbers of the kernel are given as kernel=cagp.SpaceTime(...)."
+            "Numbers of the kernel are given as kernel=cagp.SpaceTime(...).",
+            key="at-with-others",
         )
     return observed, mean
 
@@ -146,7 +150,8 @@ def _observe(
         return replace(observed, read_with=json.dumps(given, default=str) if given else "")
     if in_time:
         raise ArgumentError(
-            f"at is {model.at!r}, and arrays have no times; expected a table or an object of xarray."
+            f"at is {model.at!r}, and arrays have no times; expected a table or an object of xarray.",
+            key="no-times",
         )
     X, rows = observations, None
     space: Space = SPHERE
@@ -160,7 +165,8 @@ def _observe(
     if column is not None:
         raise ArgumentError(
             f"noise_std is {column!r}, the name of a column, but arrays have none; expected "
-            "a number. Give a table or a dataset of xarray to have a noise for each place."
+            "a number. Give a table or a dataset of xarray to have a noise for each place.",
+            key="noise-std",
         )
     return observed if rows is None else replace(observed, static=rows.static, static_units=rows.static_units)
 

@@ -368,7 +368,10 @@ class Kriging:
         """Set arguments of the constructor by name."""
         for name, given in parameters.items():
             if name not in _PARAMETERS:
-                raise ArgumentError(f"Kriging has no parameter {name!r}; it has {', '.join(_PARAMETERS)}.")
+                raise ArgumentError(
+                    f"Kriging has no parameter {name!r}; it has {', '.join(_PARAMETERS)}.",
+                    key="parameter-unknown",
+                )
             setattr(self, name, given)
         return self
 
@@ -418,7 +421,8 @@ class Kriging:
             if at is not None and self.at is None:
                 raise ArgumentError(
                     f"at is {at!r}, and each field was fitted separately; give the times from the beginning, "
-                    'such as cagp.Kriging(at="observed").fit(observations).'
+                    'such as cagp.Kriging(at="observed").fit(observations).',
+                    key="at-after-fit",
                 )
             return targets
         return targets.at_times(*times_of_maps(self.at if at is None else at, observed))
@@ -567,11 +571,13 @@ class Kriging:
             raise ArgumentError(
                 f"recalibration is {self.recalibration!r}, whose distributions do not say how errors at "
                 "different targets are correlated, but samples need the joint distribution. The Gaussian "
-                'posterior has one: recalibration="none", or cagp_dist.condition(..., covariance="full").'
+                'posterior has one: recalibration="none", or cagp_dist.condition(..., covariance="full").',
+                key="samples-recalibrated",
             )
         if self.causal:
             raise ArgumentError(
-                "causal is True, but samples have one joint distribution at all times; expected causal=False."
+                "causal is True, but samples are jointly distributed at all times; expected causal=False.",
+                key="samples-causal",
             )
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
@@ -636,7 +642,8 @@ class Kriging:
         if by == "day" and not observed.points.in_time:
             raise ArgumentError(
                 'by is "day", and each field was fitted separately: other days give no information on one '
-                'that is left out. Expected a model of all times, cagp.Kriging(at="observed").'
+                'that is left out. Expected a model of all times, cagp.Kriging(at="observed").',
+                key="days-fitted-separately",
             )
         size = None
         if by == "block" and (folds is not None or blocks is not None or blocks_degrees != "auto"):
@@ -676,11 +683,14 @@ class Kriging:
         points = self._fitted()[0].points
         space = points.space
         if space.has_latitudes and blocks is not None:
-            raise ArgumentError(f"blocks is {blocks!r}, the width in a plane; expected blocks_degrees.")
+            raise ArgumentError(
+                f"blocks is {blocks!r}, the width in a plane; expected blocks_degrees.", key="blocks-of-space"
+            )
         if not space.has_latitudes and blocks_degrees not in (None, "auto"):
             raise ArgumentError(
                 f"blocks_degrees is {blocks_degrees!r}, and the observations lie on the {space.text}; "
-                "expected blocks, in the unit of its axes."
+                "expected blocks, in the unit of its axes.",
+                key="blocks-of-space",
             )
         if blocks is not None:
             check_positive("blocks", blocks)
@@ -697,7 +707,9 @@ class Kriging:
     def _fitted(self, targets: Targets | None = None) -> tuple[ObservedObject, FittedModel]:
         """Give what was learned; a drift is told what the targets say of its columns."""
         if not hasattr(self, "_learned"):
-            raise ArgumentError("this Kriging is not fitted yet; call fit(observations) first.")
+            raise ArgumentError(
+                "this Kriging is not fitted yet; call fit(observations) first.", key="not-fitted"
+            )
         check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
         learned = self._learned
         if targets is not None and isinstance(learned.mean, Drift):

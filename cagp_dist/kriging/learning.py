@@ -82,7 +82,10 @@ def _check_alone(model: "Kriging") -> None:
     others += ["nugget_std"] if model.nugget_std not in (NUGGET, None, 0.0) else []
     others += ["mean"] if model.drift is not None or says_mean(model) else []
     if others:
-        raise ArgumentError(f"prior and {' and '.join(others)} were both given; a prior fixes every number.")
+        raise ArgumentError(
+            f"prior and {' and '.join(others)} were both given; a prior fixes every number.",
+            key="prior-and-numbers",
+        )
 
 
 def fixed_numbers(
@@ -90,14 +93,17 @@ def fixed_numbers(
 ) -> dict[str, list[float]]:
     """Lengthscales, as chords or in the unit of a plane, and variances of each part; None is left out."""
     if lengthscale is not None and lengthscale_km is not None:
-        raise ArgumentError("lengthscale and lengthscale_km were both given; expected one of them.")
+        raise ArgumentError(
+            "lengthscale and lengthscale_km were both given; expected one of them.", key="both-lengthscales"
+        )
     chords = _each("lengthscale", lengthscale)
     for chord in chords:
         if chord > space.longest_lengthscale:
             raise ArgumentError(
                 f"lengthscale is {chord:g}, a chord of the unit sphere, whose diameter is 2; expected a "
                 f"number above 0 and at most 2.{_asking_for_kilometres(chords)} A longer one, of a trend, "
-                "comes with the kernel: kernel=cagp.Matern32(lengthscale=3.0, variance=1.0)."
+                "comes with the kernel: kernel=cagp.Matern32(lengthscale=3.0, variance=1.0).",
+                key="lengthscale-over-sphere",
             )
     chords += [space.of_kilometres(number) for number in _each("lengthscale_km", lengthscale_km)]
     found = {"lengthscale": chords, "variance": _each("variance", variance)}
@@ -115,7 +121,8 @@ def check_chords(what: str, kernel: Kernel, space: Space) -> None:
         )
         raise ArgumentError(
             f"the {what} has the lengthscale {longest:g}; a lengthscale is a chord of the unit sphere, whose "
-            f"diameter is 2, and {space.longest_fitted:g} is longer than any that a fit finds.{meant}"
+            f"diameter is 2, and {space.longest_fitted:g} is longer than any that a fit finds.{meant}",
+            key="lengthscale-over-sphere",
         )
 
 
@@ -123,7 +130,8 @@ def numbers_of(kernel: Kernel, given: Mapping[str, object], space: Space) -> dic
     """Lengthscales and variances of a kernel whose numbers are kept, beside which none are given."""
     if given:
         raise ArgumentError(
-            f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(given)} were given: leave it."
+            f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(given)} were given: leave it.",
+            key="kernel-and-numbers",
         )
     check_chords("kernel", kernel, space)
     return {

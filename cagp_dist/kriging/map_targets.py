@@ -93,7 +93,8 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
             raise ArgumentError(
                 f"the observations are a table, so say where you want a map: to={step} ({unit}, over the "
                 f'region of the observations), to={{"resolution": {step}, "region": [north, west, south, '
-                "east]}, a grid of xarray, or a table of places."
+                "east]}, a grid of xarray, or a table of places.",
+                key="to-missing",
             )
         return _of_object(observed.where, space)
     if isinstance(to, (xr.DataArray, xr.Dataset)):
@@ -107,7 +108,9 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
         return of_grid(float(to), region_of(observed, float(to)), space)
     if isinstance(to, Mapping) and to and set(to) <= GRID_KEYS:
         if {"region", "area"} <= set(to):
-            raise ArgumentError("to has the keys region and area, which mean the same; expected one of them.")
+            raise ArgumentError(
+                "to has the keys region and area, which mean the same; expected one of them.", key="to-keys"
+            )
         given, resolution = to.get("region", to.get("area")), to.get("resolution")
         if given is None:
             region = region_of(observed, _resolution(resolution, region_of(observed)))
@@ -119,7 +122,8 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
     ):
         raise ArgumentError(
             f'to has the keys {", ".join(map(repr, to))}; a grid has "resolution" and "region", a table of '
-            "places has vectors of latitudes and longitudes."
+            "places has vectors of latitudes and longitudes.",
+            key="to-keys",
         )
     if isinstance(to, (str, os.PathLike)) or is_table(to):
         return of_table(cast("TableLike", to), space, static=list(observed.static))
@@ -128,7 +132,8 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
         return of_grid(_resolution(None, region), region, space)
     raise ArgumentError(
         f"to is {to!r}; expected a resolution in degrees, [north, west, south, east], a mapping with "
-        'the keys "resolution" and "region", a grid of xarray, or a table of places.'
+        'the keys "resolution" and "region", a grid of xarray, or a table of places.',
+        key="to-type",
     )
 
 
@@ -205,12 +210,15 @@ def of_grid(resolution: float, region: Region, space: Space = SPHERE) -> Targets
     unit = space.unit or f"units of {space.what}"
     if not 0.0 < resolution <= space.coarsest:
         above = f" and at most {space.coarsest:g}" if np.isfinite(space.coarsest) else ""
-        raise ArgumentError(f"the resolution is {resolution!r}; expected {unit}, above 0{above}.")
+        raise ArgumentError(
+            f"the resolution is {resolution!r}; expected {unit}, above 0{above}.", key="resolution"
+        )
     cells = (north - south) * (east - west) / resolution**2
     if cells > MOST_CELLS:
         raise ArgumentError(
             f"the region has {cells:.3g} cells of {resolution:g} {unit}; expected {MOST_CELLS:,} at "
-            "most. Take a coarser resolution or a smaller region."
+            "most. Take a coarser resolution or a smaller region.",
+            key="too-many-cells",
         )
     return _of_object(
         _grid(_centres(south, north, resolution), _centres(west, east, resolution), space), space
@@ -229,7 +237,8 @@ def _of_object(where: Horizontal, space: Space) -> Targets:
     if where.nowhere.any():
         raise ArgumentError(
             f"{np.count_nonzero(where.nowhere)} of the targets have no {where.space.what}; expected both. "
-            "Say where a map is wanted: to=0.25, in degrees, or a table of places."
+            "Say where a map is wanted: to=0.25, in degrees, or a table of places.",
+            key="targets-nowhere",
         )
     axes, names, grid = where.axes, None, None
     if axes is not None:
@@ -286,14 +295,15 @@ def _static_of_object(
 def of_kind(kind: Kind, targets: Targets, observed: ObservedObject) -> Targets:
     """Points of targets, or means over the cells around them, which end half way between, and at poles."""
     if kind not in ("grid", "cells"):
-        raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
+        raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".', key="map-kind")
     if kind == "grid":
         return targets
     if targets.axes is None:
         raise ArgumentError(
             'kind is "cells", but the targets are places, which have no cells; expected a resolution, a '
             "region or a grid with axes of latitude and longitude, or of x and y as the observations. Use "
-            'kind="grid" for values at the places.'
+            'kind="grid" for values at the places.',
+            key="places-as-cells",
         )
     sides, cells = _cells(targets, observed.points)
     coordinates, bounds = dict(targets.coordinates), {}
@@ -327,7 +337,7 @@ def _region(given: object, space: Space) -> Region:
         north, west, south, east = (float(edge) for edge in given)  # type: ignore[attr-defined]
     except (TypeError, ValueError) as error:
         raise ArgumentError(
-            f"the region is {given!r}; expected [north, west, south, east]: four numbers."
+            f"the region is {given!r}; expected [north, west, south, east]: four numbers.", key="region"
         ) from error
     return space.region(given, (north, west, south, east))
 
@@ -337,7 +347,7 @@ def _resolution(given: object, region: Region) -> float:
     if given is not None:
         if isinstance(given, (int, float, np.integer, np.floating)) and not isinstance(given, bool):
             return float(given)
-        raise ArgumentError(f"the resolution is {given!r}; expected a number.")
+        raise ArgumentError(f"the resolution is {given!r}; expected a number.", key="resolution")
     north, west, south, east = region
     wanted = max(north - south, east - west) / CELLS_ACROSS
     decade = 10.0 ** floor(log10(wanted))

@@ -168,7 +168,9 @@ def check_there(dataset: xr.Dataset, names: Sequence[str], what: str) -> None:
     absent = next((name for name in names or [""] if name not in dataset.data_vars), None)
     if absent is not None:
         there = ", ".join(map(repr, dataset.data_vars))
-        raise ArgumentError(f"there is no variable {absent!r} to {what}; the dataset has {there}.")
+        raise ArgumentError(
+            f"there is no variable {absent!r} to {what}; the dataset has {there}.", key="absent-variable"
+        )
 
 
 def fields_of(
@@ -177,7 +179,7 @@ def fields_of(
     """Choose the fields that are drawn: one by its number, those of some times, or up to six of them."""
     others = [dim for dim in values.dims if str(dim) not in where.dims]
     if field is not None and time is not None:
-        raise ArgumentError("field and time were both given; expected one of them.")
+        raise ArgumentError("field and time were both given; expected one of them.", key="field-and-time")
     if not others and time is None:
         return [0]
     if field is not None:
@@ -188,7 +190,8 @@ def fields_of(
             "those of the places, such as time. Choose of the others first, for example "
             "dataset.isel(sample=0)."
             if others
-            else f"time is {time!r}, and the result has no times."
+            else f"time is {time!r}, and the result has no times.",
+            key="several-dimensions",
         )
     if time is None:
         count = values.sizes[others[0]]
@@ -207,7 +210,7 @@ def _fields_at(axis: xr.DataArray, time: object) -> list[int]:
                 wanted = pd.to_datetime(moment, utc=True).tz_localize(None)
             except (ValueError, TypeError) as error:
                 raise ArgumentError(
-                    f"time is {time!r}; expected moments, such as 2024-07-01T12:00."
+                    f"time is {time!r}; expected moments, such as 2024-07-01T12:00.", key="times"
                 ) from error
             same = axis.values == wanted.to_datetime64()
         else:
@@ -216,7 +219,8 @@ def _fields_at(axis: xr.DataArray, time: object) -> list[int]:
             first, last = (stamp_of(axis, at) for at in (0, -1))
             raise ArgumentError(
                 f"time is {moment}, which is none of the {axis.size} times of the result, "
-                f"from {first} to {last}."
+                f"from {first} to {last}.",
+                key="time-not-in-result",
             )
         found.append(int(same.argmax()))
     return found

@@ -60,7 +60,8 @@ class ResultDistribution:
         if self.levels is not None and (1.0 - level) / 2.0 < self.levels[0] - 1e-12:
             raise ArgumentError(
                 f"level is {level:g}, and the result knows quantiles from {self.levels[0]:g} to "
-                f"{self.levels[1]:g}; expected at most {1.0 - 2.0 * self.levels[0]:g}."
+                f"{self.levels[1]:g}; expected at most {1.0 - 2.0 * self.levels[0]:g}.",
+                key="level-beyond-quantiles",
             )
         whose = "an observation" if self.of == "observation" else "the field"
         units = {name: text for name, text in self.like.attrs.items() if name == "units"}
@@ -92,7 +93,8 @@ def stem_of(dataset: xr.Dataset) -> str:
         there = ", ".join(map(repr, dataset.data_vars)) or "no variables"
         raise ArgumentError(
             f"the dataset has {there}; expected the mean and the standard deviation of a result, 'mean' and "
-            "'std'. Of samples, the part of them that lies above: (draws > threshold).mean('sample')."
+            "'std'. Of samples, the part of them that lies above: (draws > threshold).mean('sample').",
+            key="no-distribution",
         )
     return found[0]
 
@@ -112,7 +114,8 @@ def distribution_of(
             raise ArgumentError(
                 f"noise_std is {noise_std:g}, and the distribution is that of "
                 f"{'the field, without noise' if chosen == 'field' else 'an observation with its own noise'}"
-                "; expected of='observation', of a result without recalibration."
+                "; expected of='observation', of a result without recalibration.",
+                key="noise-of-field",
             )
     if chosen == "field":
         latent = dataset.get("field_quantile")
@@ -121,11 +124,15 @@ def distribution_of(
         if table is not None and RECALIBRATED not in str(std.attrs.get("long_name", "")):
             raise ArgumentError(
                 "the result has quantiles of an observation alone, and the distribution of the field is not "
-                "normal: lengthscale, variance and noise were integrated over. Expected of='observation'."
+                "normal: lengthscale, variance and noise were integrated over. Expected of='observation'.",
+                key="field-of-integrated",
             )
         return _normal(mean, std.values, chosen)
     if NODES_PER_CELL in dataset.attrs:
-        raise ArgumentError("the result has means over cells, which nobody observes; expected of='field'.")
+        raise ArgumentError(
+            "the result has means over cells, which nobody observes; expected of='field'.",
+            key="observation-of-cells",
+        )
     if table is not None:
         return _of_table(mean, table, chosen, student="local_scale" in dataset)
     if f"{stem}predictive_std" in dataset and noise_std is None:
@@ -134,12 +141,16 @@ def distribution_of(
         raise ArgumentError(
             "lengthscale, variance and noise were integrated over, each with its own noise, so that the "
             "result does not say how an observation is distributed. Expected of='field', or a result with "
-            'recalibration, krige(..., recalibration="local-scale").'
+            'recalibration, krige(..., recalibration="local-scale").',
+            key="observation-of-integrated",
         )
     noise = dataset.attrs.get("noise_std") if noise_std is None else noise_std
     if not isinstance(noise, (int, float, np.number)):
         said = "no noise" if noise is None else f"a noise of {noise}"
-        raise ArgumentError(f"the result has {said}; expected one number beside it, such as noise_std=0.5.")
+        raise ArgumentError(
+            f"the result has {said}; expected one number beside it, such as noise_std=0.5.",
+            key="no-noise-said",
+        )
     return _normal(mean, np.hypot(std.values, float(noise)), chosen)
 
 
@@ -195,11 +206,16 @@ def _as_like(threshold: float | xr.DataArray, like: xr.DataArray) -> Array:
         if not set(threshold.dims) <= set(like.dims):
             raise ArgumentError(
                 f"threshold has the dimensions {tuple(threshold.dims)}; expected a number, or dimensions of "
-                f"the result, which has {tuple(like.dims)}."
+                f"the result, which has {tuple(like.dims)}.",
+                key="threshold-dimensions",
             )
         if any(not threshold[dim].equals(like[dim]) for dim in threshold.dims if dim in threshold.coords):
-            raise ArgumentError("threshold is on other coordinates; expected those of the result.")
+            raise ArgumentError(
+                "threshold is on other coordinates; expected those of the result.", key="threshold-dimensions"
+            )
         return np.asarray(threshold.broadcast_like(like).transpose(*like.dims).values, dtype=np.float64)
     if not isinstance(threshold, (int, float, np.number)) or not np.isfinite(threshold):
-        raise ArgumentError(f"threshold is {threshold!r}; expected a number, or a DataArray of numbers.")
+        raise ArgumentError(
+            f"threshold is {threshold!r}; expected a number, or a DataArray of numbers.", key="threshold"
+        )
     return np.full(like.shape, float(threshold))

@@ -34,14 +34,19 @@ def model_of(result: xr.Dataset, observations: Source) -> "Kriging":
     attributes, asked = result.attrs, asked_of(result, observations)
     instead = "Expected the fitted Kriging instead of the observations."
     if not {"kernel", "prior_mean", "noise_std"} <= set(attributes):
-        raise ArgumentError(f"the result does not say its kernel, mean and noise. {instead}")
+        raise ArgumentError(
+            f"the result does not say its kernel, mean and noise. {instead}", key="result-without-model"
+        )
     if "transform" in _settings_of(result, asked):
         raise ArgumentError(f"the result is of transformed values. {instead}", key="transform-noise")
     kernel = _kernel(ast.parse(str(attributes["kernel"]), mode="eval").body)
     mean, noise = attributes["prior_mean"], attributes["noise_std"]
     if kernel is None or (isinstance(mean, str) and mean not in MEANS):
         what = f"kernel is {attributes['kernel']}" if kernel is None else f"mean is {mean}"
-        raise ArgumentError(f"the {what}, which cannot be taken from the attributes of the result. {instead}")
+        raise ArgumentError(
+            f"the {what}, which cannot be taken from the attributes of the result. {instead}",
+            key="result-without-model",
+        )
     model = Kriging(
         kernel=kernel,
         mean=mean,
@@ -53,7 +58,9 @@ def model_of(result: xr.Dataset, observations: Source) -> "Kriging":
         **_settings_of(result, asked),
     ).fit(observations)
     if isinstance(noise, str) and noise != noise_text(model._fitted()[1]):
-        raise ArgumentError(f"the noise was {noise}, and these observations do not say it. {instead}")
+        raise ArgumentError(
+            f"the noise was {noise}, and these observations do not say it. {instead}", key="no-noise-said"
+        )
     return model
 
 
@@ -107,7 +114,8 @@ def observed_beside(
     own, wanted = (str(each.get("units", "")) for each in (observed.attributes, field.attrs))
     if own and wanted and plain_units(own) != plain_units(wanted):
         raise ArgumentError(
-            f"the observations are in {own!r} and the result in {wanted!r}; expected one unit. Convert them."
+            f"the observations are in {own!r} and the result in {wanted!r}; expected one unit. Convert them.",
+            key="units",
         )
     return observed
 
@@ -139,12 +147,14 @@ def asked_of(result: xr.Dataset, observations: "Source") -> Asked:
             return ANYWHERE
         raise ArgumentError(
             f"the observations lie on the {own.text}, and those of the result were read with "
-            f"crs={asked.crs!r}; expected the fitted Kriging instead of the observations."
+            f"crs={asked.crs!r}; expected the fitted Kriging instead of the observations.",
+            key="of-another-space",
         )
     if not asked.any and "earth_radius_km" not in result.attrs and not located(result).space.has_latitudes:
         raise ArgumentError(
             "the result does not say the names of x and y of its observations, nor their system; expected "
-            "the fitted Kriging instead of the observations."
+            "the fitted Kriging instead of the observations.",
+            key="of-another-space",
         )
     return asked
 
@@ -170,7 +180,8 @@ def seen_in(observed: ObservedObject, values: xr.DataArray, where: Horizontal, f
         row = points.values[at[0]] if at.size else np.full(points.values.shape[1], np.nan)
     else:
         raise ArgumentError(
-            f"the observations are {points.fields} fields and the result is one; expected those of one field."
+            f"the observations are {points.fields} fields and the result is one; expected one field.",
+            key="several-fields",
         )
     north, east = moved(points.space, where.space, points.north, points.east, what="observation")
     return Shown(north, east, row).only(~np.isnan(row))

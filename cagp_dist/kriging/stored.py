@@ -196,7 +196,9 @@ def krige_store(
     opened = source.opened()
     _check_beside(source)
     if (n := next(iter(opened.sizes.values()))) == 0:
-        raise ArgumentError(f"{source.path} has no observations; expected at least one.")
+        raise ArgumentError(
+            f"{source.path} has no observations; expected at least one.", key="nothing-observed"
+        )
     shape = tuple(len(values) for values in axes.values())
     cells = _cells_of_region(shape, n, tuple(axes), chunks or {})
     key = _key(source, prior, solver, axes, cells)
@@ -227,7 +229,9 @@ def krige_store(
             _sort(work, source, scale, workers, partial(say, before=0.0, share=sorting))
             observed = int(SortedPoints(work).counts.sum())
             if observed == 0:
-                raise ArgumentError(f"all values of {source.path} are missing; expected at least one.")
+                raise ArgumentError(
+                    f"all values of {source.path} are missing; expected at least one.", key="nothing-observed"
+                )
             _template(work / MAP, axes, cells, _texts(opened[value]))
             job = MapJob(work, prior, solver, tuple(axes), limit // workers.workers)
             _solve(job, axes, cells, size, workers, partial(say, before=sorting, share=1.0 - sorting))
@@ -247,26 +251,30 @@ def _checked(
     check_prior(prior)
     if not isinstance(solver, Neighbours) or solver.neighbours == "auto":
         raise ArgumentError(
-            f"solver is {solver!r}; expected cagp.Neighbours with a number of neighbours, such as 64."
+            f"solver is {solver!r}; expected cagp.Neighbours with a number of neighbours, such as 64.",
+            key="solver-of-store",
         )
     if prior.estimates_mean:
         raise ArgumentError(
             "the coefficients of the prior's mean are estimated; here a mean is expected that is known. Take "
-            'what cagp.fit makes of it on a sample of the observations, or Neighbours(drift="constant").'
+            'what cagp.fit makes of it on a sample of the observations, or Neighbours(drift="constant").',
+            key="mean-estimated",
         )
     if noise_std is None and isinstance(prior.noise_variance, np.ndarray):
         raise ArgumentError(
             "the noise_variance of the prior is an array; expected a number, or noise_std="
-            "the variable that has the noise of each observation."
+            "the variable that has the noise of each observation.",
+            key="noise-std",
         )
     if taken := set(NAMES) & set(axes):
         raise ArgumentError(
-            f"to has the axis {taken.pop()!r}, the name of a result; rename it in the store too."
+            f"to has the axis {taken.pop()!r}, the name of a result; rename it in the store too.",
+            key="axis-name",
         )
     for name, values in axes.items():
         if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all():
             raise ArgumentError(
-                f"to[{name!r}] has shape {values.shape}; expected a vector of finite numbers."
+                f"to[{name!r}] has shape {values.shape}; expected a vector of finite numbers.", key="shapes"
             )
     in_time = prior.kernel.parts[0].of_space_and_time
     expected = SPHERE | {HOURS} if in_time else SPHERE
@@ -274,7 +282,8 @@ def _checked(
         wanted = f"latitude, longitude and {HOURS}" if in_time else "latitude and longitude, or others alone"
         raise ArgumentError(
             f"to has the axes {', '.join(map(repr, axes)) or 'none'}, and the kernel is {prior.kernel!r}; "
-            f"expected {wanted}."
+            f"expected {wanted}.",
+            key="axes-of-kernel",
         )
     noise = 0.0 if noise_std is not None else prior.noise_number
     return PointSource(os.path.abspath(observations), tuple(axes), value, noise_std, noise)
@@ -320,7 +329,9 @@ def _cells_of_region(
 ) -> tuple[int, ...]:
     """Decide how many cells a region has along each axis, by integers alone."""
     if unknown := set(chosen) - set(names):
-        raise ArgumentError(f"chunks has {unknown.pop()!r}; expected axes of the map: {', '.join(names)}.")
+        raise ArgumentError(
+            f"chunks has {unknown.pop()!r}; expected axes of the map: {', '.join(names)}.", key="axis-unknown"
+        )
     q = prod(shape)
     wanted = min(REGION, max(FEWEST_OF_REGION, q // REGIONS), ROWS_OF_REGION * q // n)
     side = max(1, int(wanted ** (1.0 / min(len(shape), 2))))
@@ -398,6 +409,7 @@ class Sizes:
             raise BudgetError(
                 f"{method}: {counted(self.workers, 'task')} at once need about {bytes_text(peak)}, more than "
                 f"the {bytes_text(self.limit)} that may be used.",
+                key="memory",
                 remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS, Remedy.SMALLER_REGIONS),
             )
         demand = Demand(
@@ -430,7 +442,8 @@ def _there(output: Path, key: str, observations: str) -> xr.Dataset:
             return found
         found.close()
     raise ArgumentError(
-        f"output {output} is there already, and not what this call makes of these observations. Remove it."
+        f"output {output} is there already, and not what this call makes of these observations. Remove it.",
+        key="output-exists",
     )
 
 
@@ -444,7 +457,8 @@ def _begin(work: Path, key: str, source: PointSource, n: int, block_rows: int) -
         what = "observations have changed" if found["key"] == key else "map was begun by another call"
         raise StoreError(
             f"the {what} since {work} was made, which has parts of a map. Call again as before, or remove "
-            "that folder to start again."
+            "that folder to start again.",
+            key="changed-since",
         )
     create_blocks(work, source, n=n, block_rows=block_rows)
     text = json.dumps({"key": key, "observations": identity, "n": n, "block_rows": block_rows})
@@ -467,7 +481,9 @@ def _sort(
         say((len(blocks) - len(missing) + number) / len(blocks))
     if missing and source.identity() != about["observations"]:
         shutil.rmtree(work, ignore_errors=True)
-        raise StoreError(f"{source.path} has changed while it was read. Call again once it is whole.")
+        raise StoreError(
+            f"{source.path} has changed while it was read. Call again once it is whole.", key="changed-since"
+        )
 
 
 @dataclass(frozen=True)
@@ -531,6 +547,7 @@ def _check_rows(limit: int, size: Sizes, rows: int, where: Region) -> None:
         raise BudgetError(
             f"{counted(rows, 'observation')} lie around the cells {said}, which take {bytes_text(needed)}, "
             f"more than the {bytes_text(limit)} that one task may use.",
+            key="memory",
             remedies=(Remedy.SMALLER_REGIONS, Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS),
         )
 
@@ -642,7 +659,8 @@ def _publish(work: Path, output: Path, said: Mapping[str, str | int]) -> None:
     made = work / MAP
     if missing := missing_chunks(made):
         raise StoreError(
-            f"{made / missing[0]} is missing, which was written. Call again, and it is made again."
+            f"{made / missing[0]} is missing, which was written. Call again, and it is made again.",
+            key="lost",
         )
     group = zarr.open_group(os.fspath(made), mode="r+", use_consolidated=False)
     with disk_errors(output):

@@ -164,7 +164,8 @@ class Bounds:
         if high <= noise_variance:
             raise ArgumentError(
                 f"the noise variance is at most {high:g} by its bounds, and one of noise_deviations is "
-                f"{-noise_variance:g}: the noise of that point would not be above zero. Raise the bounds."
+                f"{-noise_variance:g}: the noise of that point would not be above zero. Raise the bounds.",
+                key="negative-noise",
             )
         least = noise_variance + ABOVE * abs(noise_variance)
         return replace(self, noise_variance=(min(max(low, least), high), high))
@@ -226,7 +227,8 @@ def _part_by_part(name: str, pairs: Sequence[object], parts: int) -> Sequence[ob
     if len(pairs) != parts:
         raise ArgumentError(
             f"bounds of {name} are {pairs!r}; expected (lower, upper), or {parts} of these, one for "
-            "each part of the sum."
+            "each part of the sum.",
+            key="bounds",
         )
     return pairs
 
@@ -240,21 +242,23 @@ def _own_pairs(pairs: object, sides: tuple[float, ...] | None) -> OwnLimits:
     if len(pairs) != len(sides):
         raise ArgumentError(
             f"bounds of lengthscale are {pairs!r}; expected (lower, upper), or {len(sides)} of these, one "
-            "for each coordinate."
+            "for each coordinate.",
+            key="bounds",
         )
     return tuple(_pair("lengthscale", pair) for pair in pairs)
 
 
 def _pair(name: str, pair: object) -> Limits:
     if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
-        raise ArgumentError(f"bounds of {name} are {pair!r}; expected (lower, upper).")
+        raise ArgumentError(f"bounds of {name} are {pair!r}; expected (lower, upper).", key="bounds")
     low, high = pair
     check_positive(f"lower bound of {name}", low, least=1.0 / LARGEST)
     check_positive(f"upper bound of {name}", high, most=LARGEST)
     if low > high:
         raise ArgumentError(
             f"bounds of {name} are ({low:g}, {high:g}), reversed; expected the lower one first. Equal "
-            "bounds hold the parameter fixed."
+            "bounds hold the parameter fixed.",
+            key="bounds-reversed",
         )
     return float(low), float(high)
 
@@ -265,6 +269,7 @@ def checked_names(what: str, given: Mapping[str, T] | None) -> dict[str, T]:
         return {}
     if not isinstance(given, Mapping) or not set(given) <= set(NAMES):
         raise ArgumentError(
-            f"{what} is {given!r}; expected a mapping with some of the names {', '.join(NAMES)}."
+            f"{what} is {given!r}; expected a mapping with some of the names {', '.join(NAMES)}.",
+            key="parameter-unknown",
         )
     return dict(given)

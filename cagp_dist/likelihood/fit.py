@@ -216,7 +216,8 @@ def fit(
             raise ArgumentError(
                 f"kernel is {kernel!r}, of space and time, with anisotropic={anisotropic} and "
                 f"method={method!r}; "
-                'expected method "auto", "dense" or "vecchia", and no lengthscales by coordinate.'
+                'expected method "auto", "dense" or "vecchia", and no lengthscales by coordinate.',
+                key="method-of-time",
             )
         data = in_space_and_time(data, model.axes)
         model, asked = _in_lengthscales(model, data, centre, asked)
@@ -502,7 +503,8 @@ def _check_method(method: Method, data: Data, *, exactly: bool) -> None:
     if method == "rings" and isinstance(data, ResidualsAtPoints):
         raise ArgumentError(
             'method "rings" needs a whole latitude-longitude grid and got points; pass a '
-            'cagp_dist.LatLonGrid, or use method="auto".'
+            'cagp_dist.LatLonGrid, or use method="auto".',
+            key="grid-type",
         )
     if method == "elbo" and exactly:
         raise ArgumentError(

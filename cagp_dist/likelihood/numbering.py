@@ -121,7 +121,7 @@ class Model:
         if isinstance(kernel, Model):
             return kernel
         if isinstance(kernel, Kernel):
-            raise ArgumentError(_with_its_numbers(kernel))
+            raise ArgumentError(_with_its_numbers(kernel), key="kernel-with-numbers")
         named = families_of(kernel) if isinstance(kernel, str) else kernel
         families = tuple(named) if isinstance(named, list | tuple) else (named,)
         for family in families or (kernel,):
@@ -129,14 +129,18 @@ class Model:
                 raise ArgumentError(
                     f"kernel is {kernel!r}; expected one of the classes Matern12, Matern32, Matern52 and "
                     "SquaredExponential, or several of them as a tuple, for their sum, or names such as "
-                    f'"{KERNEL_FORMS[-1]}".'
+                    f'"{KERNEL_FORMS[-1]}".',
+                    key="kernel-unknown",
                 )
         if len(families) > MOST_PARTS:
-            raise ArgumentError(f"kernel has {len(families)} parts; expected at most {MOST_PARTS}.")
+            raise ArgumentError(
+                f"kernel has {len(families)} parts; expected at most {MOST_PARTS}.", key="too-many-parts"
+            )
         both = [isinstance(family, SpaceTimeOf) for family in families]
         if any(both) and not all(both):
             raise ArgumentError(
-                f"kernel is {kernel!r}; expected parts that are all kernels of space and time, or none."
+                f"kernel is {kernel!r}; expected parts that are all kernels of space and time, or none.",
+                key="kernel-of-time",
             )
         return cls(families, 2 if all(both) else None)
 

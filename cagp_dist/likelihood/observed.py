@@ -78,7 +78,8 @@ class ResidualsAtPoints:
         if len(unique) < 2:
             raise ArgumentError(
                 "all points coincide, so the lengthscale cannot be fitted; expected points at "
-                "different places."
+                "different places.",
+                key="one-place",
             )
         sides = extents(unique, self.axes)
         _check_unit("the points extend", float(sides.max()), "X")
@@ -182,13 +183,15 @@ def by_coordinate(data: ResidualsAtPoints | Gridded) -> ResidualsAtPoints:
     if isinstance(data, Gridded) or on_unit_sphere(data.X):
         raise ArgumentError(
             f"anisotropic=True asks for a lengthscale for each coordinate, but {SAME_ON_SPHERE} Leave it "
-            "out: one lengthscale, a chord, is fitted."
+            "out: one lengthscale, a chord, is fitted.",
+            key="anisotropic-on-sphere",
         )
     constant = np.flatnonzero(np.ptp(data.X, axis=0) == 0.0)
     if 0 < constant.size < data.X.shape[1]:
         raise ArgumentError(
             f"column {constant[0]} of X is {data.X[0, constant[0]]:g} at all points, so its lengthscale "
-            "cannot be fitted; expected coordinates that vary. Leave that column out."
+            "cannot be fitted; expected coordinates that vary. Leave that column out.",
+            key="one-place",
         )
     return replace(data, axes=tuple(range(data.X.shape[1])))
 
@@ -197,18 +200,21 @@ def in_space_and_time(data: ResidualsAtPoints | Gridded, axes: tuple[int, ...]) 
     """Give space and time a lengthscale each."""
     if isinstance(data, Gridded):
         raise ArgumentError(
-            "a kernel of space and time takes points X (n, 4), unit vectors and hours; a grid has no time."
+            "a kernel of space and time takes points X (n, 4), unit vectors and hours; a grid has no time.",
+            key="kernel-of-time",
         )
     check_space_time(data.X)
     if not np.ptp(data.X[:, :-1], axis=0).any():
         raise ArgumentError(
             "all points are at the same place, so the lengthscale in space cannot be fitted; "
-            "expected two places at least."
+            "expected two places at least.",
+            key="one-place",
         )
     if np.ptp(data.X[:, -1]) == 0.0:
         raise ArgumentError(
             "all points have the same time, so the lengthscale in time cannot be fitted; expected "
-            "two times at least, or a kernel of space alone."
+            "two times at least, or a kernel of space alone.",
+            key="one-time",
         )
     return replace(data, axes=axes)
 
@@ -224,7 +230,8 @@ def centred_observations(
         if noise_deviations is not None:
             raise ArgumentError(
                 "noise_deviations are for points and got a grid; expected grid.points, and y of shape (n,) "
-                "or (n, T), instead of the grid."
+                "or (n, T), instead of the grid.",
+                key="noise-of-grid",
             )
         fields = _fields(y, where)
         missing = np.isnan(fields[0])
@@ -274,7 +281,8 @@ def _deviations(given: ArrayLike | None, n: int) -> Array | None:
     if deviations.shape != (n,) or not np.isfinite(deviations).all():
         raise ArgumentError(
             f"noise_deviations have shape {deviations.shape} for {counted(n, 'point')}; expected ({n},) "
-            "finite numbers."
+            "finite numbers.",
+            key="shapes",
         )
     return deviations if deviations.any() else None
 
@@ -286,7 +294,8 @@ def _fields(y: ArrayLike, grid: LatLonGrid) -> Array:
         hint = " This is (longitude, latitude): transpose it." if values.shape[-2:] == (Q, P) else ""
         raise ArgumentError(
             f"y has shape {values.shape} but the grid has {P} latitudes and {Q} longitudes; expected "
-            f"({P}, {Q}), rows being latitudes in the order of the grid, or (T, {P}, {Q}).{hint}"
+            f"({P}, {Q}), rows being latitudes in the order of the grid, or (T, {P}, {Q}).{hint}",
+            key="shapes",
         )
     fields = values.reshape(-1, P, Q)
     there = ~np.isnan(fields).any(axis=0)
@@ -298,7 +307,9 @@ def _fields(y: ArrayLike, grid: LatLonGrid) -> Array:
         else "drop what is infinite, or write NaN where there is no value",
     )
     if not there.any():
-        raise ArgumentError("y is NaN everywhere; expected values. Check which variable was passed.")
+        raise ArgumentError(
+            "y is NaN everywhere; expected values. Check which variable was passed.", key="nothing-observed"
+        )
     return fields
 
 
@@ -307,7 +318,8 @@ def _columns(y: ArrayLike, n: int) -> Array:
     if values.ndim not in (1, 2) or len(values) != n or values.size == 0:
         raise ArgumentError(
             f"y has shape {values.shape} but X has {counted(n, 'point')}; expected ({n},), or ({n}, T) for "
-            "T fields. For a field on a latitude-longitude grid pass a cagp_dist.LatLonGrid instead of X."
+            "T fields. For a field on a latitude-longitude grid pass a cagp_dist.LatLonGrid instead of X.",
+            key="shapes",
         )
     _check_finite(values, "drop those points first")
     return values if values.ndim == 2 else values[:, None]
@@ -316,14 +328,17 @@ def _columns(y: ArrayLike, n: int) -> Array:
 def _check_finite(values: Array, remedy: str) -> None:
     missing = int((~np.isfinite(values)).sum())
     if missing:
-        raise ArgumentError(f"y holds NaN or infinite values ({missing} of {values.size}); {remedy}.")
+        raise ArgumentError(
+            f"y holds NaN or infinite values ({missing} of {values.size}); {remedy}.", key="not-finite"
+        )
 
 
 def _check_size(points: int) -> None:
     if points < FEWEST_POINTS:
         raise ArgumentError(
             f"three parameters cannot be learned from {counted(points, 'point')}; expected at least "
-            f"{FEWEST_POINTS} (pole rows do not count)."
+            f"{FEWEST_POINTS} (pole rows do not count).",
+            key="few-observations",
         )
 
 
@@ -332,7 +347,8 @@ def _check_unit(what: str, size: float, name: str) -> None:
     if not 1.0 / LARGEST_SIZE < size < LARGEST_SIZE:
         raise ArgumentError(
             f"{what} by {size:g}; expected {1.0 / LARGEST_SIZE:g} to {LARGEST_SIZE:g}. Use another unit for "
-            f"{name}."
+            f"{name}.",
+            key="out-of-range",
         )
 
 
@@ -342,7 +358,9 @@ def _centre(
     """Values of the mean, shape (n or 1, T or 1), the mean as a prior takes it, and its basis (n, k)."""
     if isinstance(mean, str):
         if mean != "constant":
-            raise ArgumentError(f'mean is "{mean}"; expected "constant", a number or a function of X.')
+            raise ArgumentError(
+                f'mean is "{mean}"; expected "constant", a number or a function of X.', key="mean"
+            )
         averages = weights @ values
         _check_varies(values, values - values[0])  # exactly: an average is rounded
         if len(averages) == 1:
@@ -361,7 +379,8 @@ def _centre(
         raise ArgumentError(
             f"the prior mean has {counted(centre.shape[1], 'column')} for "
             f"{counted(values.shape[1], 'field')}; expected one, or "
-            "one per field."
+            "one per field.",
+            key="shapes",
         )
     _check_varies(values, values - centre)
     return centre, mean, None

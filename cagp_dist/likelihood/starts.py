@@ -112,7 +112,8 @@ def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
         of_parts = guess if expected > 1 and isinstance(guess, list | tuple) else (guess,)
         if len(of_parts) != expected:
             raise ArgumentError(
-                f"start of {name} is {guess!r}; expected {expected} numbers, one for each part of the sum."
+                f"start of {name} is {guess!r}; expected {expected} numbers, one for each part of the sum.",
+                key="start",
             )
         own = coordinates if name == "lengthscale" else None
         numbers = [number for part in of_parts for number in _own_numbers(name, part, own)]
@@ -131,11 +132,12 @@ def _own_numbers(name: str, guess: object, coordinates: int | None) -> list[floa
         hint = (
             " With anisotropic=True a number for each coordinate is fitted." if name == "lengthscale" else ""
         )
-        raise ArgumentError(f"start of {name} is {guess!r}; expected one number.{hint}")
+        raise ArgumentError(f"start of {name} is {guess!r}; expected one number.{hint}", key="start")
     if len(guess) != coordinates:
         raise ArgumentError(
             f"start of {name} is {guess!r} for points of {coordinates} coordinates; expected one number, or "
-            "one for each coordinate."
+            "one for each coordinate.",
+            key="start",
         )
     return list(guess)
 
@@ -153,6 +155,7 @@ def _within(name: str, value: float, lower: float, upper: float) -> float:
     if not (1.0 - ROUNDING) * lower <= value <= (1.0 + ROUNDING) * upper:
         raise ArgumentError(
             f"start of {name} is {value:g}, outside its bounds ({lower:g}, {upper:g}). Choose another "
-            f'start, or give bounds={{"{name}": (lower, upper)}} that hold it.'
+            f'start, or give bounds={{"{name}": (lower, upper)}} that hold it.',
+            key="start-outside-bounds",
         )
     return min(max(value, lower), upper)

@@ -147,7 +147,8 @@ def check_one_field(fields: int) -> None:
     if fields > 1:
         raise ArgumentError(
             f"y holds {fields} fields; conjugate gradients follow one residual, so each field has its "
-            "own variance. Call condition() once per field, or use BlockGaussSeidel."
+            "own variance. Call condition() once per field, or use BlockGaussSeidel.",
+            key="several-fields",
         )
 
 
@@ -155,7 +156,8 @@ def check_no_start(problem: Problem) -> None:
     """Raise `ArgumentError` if the problem has a state to continue from, which only affine solvers can."""
     if problem.start is not None:
         raise ArgumentError(
-            "the problem has a state to start from; only affine solvers can continue from one."
+            "the problem has a state to start from; only affine solvers can continue from one.",
+            key="start-of-solver",
         )
 
 
@@ -199,7 +201,8 @@ def check_solver(solver: object) -> None:
     if isinstance(solver, type) or not callable(getattr(solver, "states", None)):
         raise ArgumentError(
             f"solver is {solver!r}; expected a solver with its settings, such as "
-            "cagp_dist.BlockGaussSeidel(iterations=5)."
+            "cagp_dist.BlockGaussSeidel(iterations=5).",
+            key="solver-type",
         )
 
 

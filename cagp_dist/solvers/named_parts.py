@@ -48,7 +48,8 @@ def parts_of_text(
         if name not in make or not count.strip().isdecimal():
             raise ArgumentError(
                 f"parts is {text!r}, with {part.strip()!r}; expected names and numbers of {numbers} like "
-                f'"{example}". Names are {", ".join(make)}.'
+                f'"{example}". Names are {", ".join(make)}.',
+                key="parts-of-solver",
             )
         parts.append(make[name](int(count)))
     return parts

@@ -19,7 +19,8 @@ def moved(source: Space, target: Space, north: Array, east: Array, *, what: str)
         ends = (source, target) if what == "observation" else (target, source)
         raise ArgumentError(
             f"the observations lie on the {ends[0].text}, the targets on the {ends[1].text}, and it is not "
-            "known how one lies to the other; expected both in one system, or crs=... beside x and y."
+            "known how one lies to the other; expected both in one system, or crs=... beside x and y.",
+            key="of-another-space",
         )
     pyproj = import_pyproj()
     first, second = source.system, target.system
@@ -30,7 +31,8 @@ def moved(source: Space, target: Space, north: Array, east: Array, *, what: str)
     except pyproj.exceptions.ProjError as error:
         raise ArgumentError(
             f"nothing is known of how {first.name} lies to {second.name} ({error}); expected observations "
-            "and targets in one system."
+            "and targets in one system.",
+            key="of-another-space",
         ) from error
     x, y = (np.asarray(axis, dtype=np.float64) / target.scale for axis in found)
     wrong = ~(np.isfinite(x) & np.isfinite(y))
@@ -39,6 +41,7 @@ def moved(source: Space, target: Space, north: Array, east: Array, *, what: str)
         raise DataError(
             f"{counted(int(wrong.sum()), what)} of {wrong.size:,} cannot be brought from the {source.text} "
             f"to the {target.text}, such as {source.place_text(float(north[row]), float(east[row]))}; "
-            "expected places where both are defined."
+            "expected places where both are defined.",
+            key="not-in-system",
         )
     return y, x

@@ -106,7 +106,8 @@ class Plane:
             which = "the plane has no system" if self.crs is None else f"{self.crs.name} has no EPSG number"
             raise ConfigurationError(
                 f"{which}, by which GeoTIFF would say where it is; expected crs=NUMBER. NetCDF needs none: "
-                "dataset.to_netcdf(path)."
+                "dataset.to_netcdf(path).",
+                key="system-of-geotiff",
             )
         return int(found)
 
@@ -135,7 +136,8 @@ class Plane:
         if found is None:
             raise DataError(
                 f"{name!r} is in {unit!r}, and the plane in {self.unit!r}; expected one unit. Convert the "
-                "coordinates, or correct what is stated."
+                "coordinates, or correct what is stated.",
+                key="units",
             )
         return found[0]
 
@@ -245,7 +247,8 @@ class Plane:
         if self.per_kilometre is None:
             raise ArgumentError(
                 f"lengthscale_km is {kilometres:g}, and the unit of {self.names[0]} and {self.names[1]} is "
-                "not known; expected lengthscale=..., in that unit, or crs=..."
+                "not known; expected lengthscale=..., in that unit, or crs=...",
+                key="kilometres-of-plane",
             )
         return kilometres * self.per_kilometre
 
@@ -282,7 +285,8 @@ class Plane:
         if not (np.isfinite(edges).all() and south < north and west < east):
             raise ArgumentError(
                 f"the region is {given!r}; expected [north, west, south, east] in the plane: the largest y, "
-                "the smallest x, the smallest y and the largest x."
+                "the smallest x, the smallest y and the largest x.",
+                key="region",
             )
         y, x = (np.array([low, 0.5 * (low + high), high]) for low, high in ((south, north), (west, east)))
         self.check(y, x, some=True)
@@ -325,7 +329,8 @@ def plane_of(
     if unit and conversion(unit, "degree") is not None:
         raise DataError(
             f"{names[0]!r} and {names[1]!r} are in {unit!r}; expected lengths. Degrees are those of "
-            "latitude and longitude: leave crs, x and y out."
+            "latitude and longitude: leave crs, x and y out.",
+            key="plane-in-degrees",
         )
     if crs is None:
         return Plane(names, plain_units(unit))
@@ -336,7 +341,8 @@ def plane_of(
     if scale is None:
         raise DataError(
             f"{names[0]!r} and {names[1]!r} are in {unit!r}, and {found.name} is in {own!r}; expected a unit "
-            "that converts. Correct what is stated."
+            "that converts. Correct what is stated.",
+            key="units",
         )
     if mapping is None:
         import xarray as xr

@@ -165,7 +165,8 @@ class Sphere:
         if not (-90.0 <= south < north <= 90.0 and -360.0 <= west < east <= west + 360.0 <= 720.0):
             raise ArgumentError(
                 f"the region is {given!r}; expected [north, west, south, east] in degrees, -90 <= south < "
-                "north <= 90, longitudes -180..180 or 0..360."
+                "north <= 90, longitudes -180..180 or 0..360.",
+                key="region",
             )
         return north, west, south, east
 

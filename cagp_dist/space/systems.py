@@ -31,15 +31,20 @@ def system(crs: CRSLike) -> "CRS":
     except pyproj.exceptions.CRSError as error:
         raise ArgumentError(
             f"crs is {crs!r}, which pyproj does not know; expected an EPSG number such as 32632, "
-            '"EPSG:32632", WKT, or a string of PROJ.'
+            '"EPSG:32632", WKT, or a string of PROJ.',
+            key="system-unknown",
         ) from error
     if found.is_geographic:
         raise ArgumentError(
             f"crs is {found.name}, of latitudes and longitudes in degrees, whose distances are those on the "
-            "globe. Leave crs, x and y out."
+            "globe. Leave crs, x and y out.",
+            key="system-of-degrees",
         )
     if not (found.is_projected or found.is_engineering):
-        raise ArgumentError(f"crs is {found.name}; expected the system of a plane, such as that of UTM.")
+        raise ArgumentError(
+            f"crs is {found.name}; expected the system of a plane, such as that of UTM.",
+            key="system-of-plane",
+        )
     return found
 
 
@@ -81,7 +86,8 @@ def system_in(
         if name not in every:
             raise DataError(
                 f"the grid mapping {name!r} is named and not there; expected a variable of this name. Give "
-                "the whole dataset with value=NAME, or say the system, crs=..."
+                "the whole dataset with value=NAME, or say the system, crs=...",
+                key="no-grid-mapping",
             )
         return name, every[name].variable
     return (held[0], every[held[0]].variable) if len(held) == 1 else None
@@ -100,7 +106,8 @@ def system_of_cf(name: str, attributes: Mapping[Any, Any]) -> "CRS":
         return _system_of_cf(json.dumps(written, sort_keys=True, default=bytes.decode))
     except (pyproj.exceptions.CRSError, KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"the grid mapping {name!r} describes no system that pyproj knows ({error}); say it, crs=..."
+            f"the grid mapping {name!r} describes no system that pyproj knows ({error}); say it, crs=...",
+            key="system-unknown",
         ) from error
 
 

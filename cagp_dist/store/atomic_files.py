@@ -121,5 +121,6 @@ def read_unless_removed(folder: Path, read: Callable[[], T]) -> T | None:
                 raise
             failure = error
     raise BusyError(
-        f"{folder} was replaced {READS} times while it was read. Try again when nobody writes there."
+        f"{folder} was replaced {READS} times while it was read. Try again when nobody writes there.",
+        key="changes",
     ) from failure

@@ -37,7 +37,8 @@ class DamagedStoreError(StoreError):
 
     def __init__(self, text: str, *, store: Path) -> None:
         super().__init__(
-            f"{text} `cagp run` and `cagp ingest` set what is damaged aside and ingest its times again."
+            f"{text} `cagp run` and `cagp ingest` set what is damaged aside and ingest its times again.",
+            key="damaged",
         )
         self.what = text
         self.store = store  # its folder; `cagp_dist.store.set_aside.set_aside` takes it

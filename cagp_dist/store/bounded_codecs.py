@@ -123,12 +123,13 @@ def unpacked_chunk(codec: Codec, data: Any, limit_bytes: int) -> Any:
             with lzma.LZMAFile(BytesIO(plain), format=codec.format, filters=codec.filters) as file:
                 found = file.read(most + 1)
         case other:
-            raise StoreError(f"codec {other!r} has no limit.")
+            raise StoreError(f"codec {other!r} has no limit.", key="codec")
     if found is None or len(found) > most:
         raise StoreError(
             f"a chunk of {bytes_text(len(plain))} unpacks to more than the {bytes_text(limit_bytes)} that "
             "its array says; it was not unpacked further. The store is damaged, or made to fill the memory: "
-            "fetch it again from whom you trust."
+            "fetch it again from whom you trust.",
+            key="unpacked-size",
         )
     return found
 

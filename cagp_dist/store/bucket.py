@@ -57,7 +57,7 @@ class Bucket:
         try:
             self.name, path = parse_address(address)
         except ValueError as error:
-            raise ConfigurationError(f"the output: {error}.") from None
+            raise ConfigurationError(f"the output: {error}.", key="address") from None
         self.address = f"{SCHEME}{self.name}/{path}".rstrip("/")
         self._prefix = f"{path}/" if path else ""
         self._files = _connection(self.address)
@@ -90,7 +90,8 @@ class Bucket:
                         raise ConfigurationError(
                             f"cannot write {self.address}/{name}: the server does not write an object on the "
                             "condition that it is as it was (If-Match), without which a run could replace a "
-                            "newer one. Publish into a folder, or on a server that does, as Amazon's."
+                            "newer one. Publish into a folder, or on a server that does, as Amazon's.",
+                            key="no-conditional-write",
                         ) from None
                     if code in _NOT_MET:
                         now = self.marker(name)
@@ -101,7 +102,8 @@ class Bucket:
                 time.sleep(wait_seconds)
         raise BusyError(
             f"cannot write {self.address}/{name}: each of {len(_WAITS_SECONDS) + 1} times the server said "
-            f"that another request for it was under way ({code}). Run the same command again."
+            f"that another request for it was under way ({code}). Run the same command again.",
+            key="server-busy",
         )
 
     def marker(self, name: str) -> Marker | None:
@@ -174,21 +176,25 @@ class Bucket:
         if _NO_CREDENTIALS & {type(found).__name__ for found in _chain(error)}:
             return ConfigurationError(
                 f"{what}: there are no credentials. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-                "AWS_PROFILE, in the environment, or run it where a role gives them."
+                "AWS_PROFILE, in the environment, or run it where a role gives them.",
+                key="credentials",
             )
         if code == "NoSuchBucket":
             return ConfigurationError(
                 f"{what}: there is no bucket {self.name!r} on this server. Make it, or correct the address; "
-                "a server that is not Amazon's is named by AWS_ENDPOINT_URL."
+                "a server that is not Amazon's is named by AWS_ENDPOINT_URL.",
+                key="no-bucket",
             )
         if isinstance(error, PermissionError):
             return ConfigurationError(
                 f"{what}: the server refuses it ({code or 'no permission'}). Check that the credentials in "
-                "the environment are those of this bucket, and may list, read, write and delete there."
+                "the environment are those of this bucket, and may list, read, write and delete there.",
+                key="no-permission",
             )
         return StoreError(
             f"{what} ({type(error).__name__}: {without_secrets(str(error))[:300]}). What was published "
-            "before is unchanged. Check the network and the server, then run the same command again."
+            "before is unchanged. Check the network and the server, then run the same command again.",
+            key="server",
         )
 
 

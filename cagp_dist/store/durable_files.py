@@ -76,11 +76,13 @@ def disk_errors(path: Path) -> Iterator[None]:
             )
             raise ConfigurationError(
                 f"cannot write {reason}. Expected a folder that this user may write to; "
-                f"choose another output root or {advice}."
+                f"choose another output root or {advice}.",
+                key="not-writable",
             ) from error
         raise DiskError(
             f"cannot write {reason}. What was published before is intact. "
-            "Check the free space and the health of the disk, then run the job again."
+            "Check the free space and the health of the disk, then run the job again.",
+            key="disk",
         ) from error
 
 

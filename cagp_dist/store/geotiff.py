@@ -100,7 +100,8 @@ def _equal_cells(axis: str, centres: Array) -> tuple[float, float]:
     if centres.size < 2:
         raise ConfigurationError(
             f"the map has one {axis}, and the width of its cell is not known; expected two or more. "
-            'Export it to "netcdf".'
+            'Export it to "netcdf".',
+            key="one-cell",
         )
     ends = cell_edges(centres)
     widths = np.diff(ends)
@@ -108,7 +109,8 @@ def _equal_cells(axis: str, centres: Array) -> tuple[float, float]:
     if np.ptp(widths) > _SPACING_TOLERANCE * widths.mean():
         raise ConfigurationError(
             f"the cells of the map have {axis}s {widths.min():g} to {widths.max():g} {unit}apart; GeoTIFF "
-            'holds equal cells only. Export it to "netcdf".'
+            'holds equal cells only. Export it to "netcdf".',
+            key="unequal-cells",
         )
     return float(ends[0]), float((ends[-1] - ends[0]) / centres.size)
 

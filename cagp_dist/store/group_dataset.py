@@ -59,7 +59,8 @@ def dataset(
         if array.shape != expected and not (repeats and array.shape == expected[1:]):
             raise ArgumentError(
                 f"{name} of group {group!r} has shape {array.shape}; expected {expected}, "
-                f"dimensions {dims}. A posterior mean of shape (q, T) must be transposed."
+                f"dimensions {dims}. A posterior mean of shape (q, T) must be transposed.",
+                key="shapes",
             )
         if array.dtype.kind == "f":
             array = array.astype(np.float64)
@@ -95,7 +96,7 @@ def coordinates_of(
     for (name, about), values in zip(space.axes.items(), (north, east), strict=True):
         numbers = np.asarray(values, dtype=np.float64)
         if numbers.ndim != 1:
-            raise ArgumentError(f"{name} has shape {numbers.shape}; expected a vector.")
+            raise ArgumentError(f"{name} has shape {numbers.shape}; expected a vector.", key="shapes")
         said = {key: text for key, text in about.items() if grid or key != "axis"}
         found[name] = xr.Variable(name if grid else "point", numbers, said)
     return found if names is None else {**found, STATION_NAME: coordinate(STATION_NAME, "point", names)}
@@ -105,10 +106,10 @@ def coordinate(name: str, dimension: str, values: ArrayLike) -> xr.Variable:
     """Make a coordinate of a vector: times in nanoseconds, other numbers with a point as float64."""
     array = np.asarray(values)
     if array.ndim != 1:
-        raise ArgumentError(f"{name} has shape {array.shape}; expected a vector.")
+        raise ArgumentError(f"{name} has shape {array.shape}; expected a vector.", key="shapes")
     if name == "time":
         if array.dtype.kind != "M":
-            raise ArgumentError(f"time has dtype {array.dtype}; expected datetime64, UTC.")
+            raise ArgumentError(f"time has dtype {array.dtype}; expected datetime64, UTC.", key="no-dates")
         array = array.astype("datetime64[ns]")
     elif array.dtype.kind == "f":
         array = array.astype(np.float64)
@@ -218,7 +219,9 @@ _MAP_LONGITUDES = (-360.0, 360.0)  # in order across Greenwich: negative west of
 def check_group(name: str, group: xr.Dataset) -> None:
     """Check a group against the table: arrays, dimensions, finite values, plausible ranges."""
     if name not in GROUPS:
-        raise StoreError(f"a run has no group {name!r}; expected one of {', '.join(GROUPS)}.")
+        raise StoreError(
+            f"a run has no group {name!r}; expected one of {', '.join(GROUPS)}.", key="group-unknown"
+        )
     about = GROUPS[name]
     variable = (variable_in(group) if about else None) or T2M
     arrays = table(variable)[name]
@@ -227,16 +230,21 @@ def check_group(name: str, group: xr.Dataset) -> None:
         if key not in group:
             if each.optional or (of_cells and key == f"{variable.name}_predictive_std"):
                 continue
-            raise StoreError(f"group {name!r} lacks the variable {key!r} with dimensions {each.dims}.")
+            raise StoreError(
+                f"group {name!r} lacks the variable {key!r} with dimensions {each.dims}.", key="group-layout"
+            )
         dims = own_dims(each.dims, group.coords)
         if group[key].dims != dims:
-            raise StoreError(f"{name}/{key} has dimensions {group[key].dims}; expected {dims}.")
+            raise StoreError(
+                f"{name}/{key} has dimensions {group[key].dims}; expected {dims}.", key="group-layout"
+            )
     pair = f"{variable.name}_std" in group, f"{variable.name}_predictive_std" in group
     if name == "map" and pair != (pair[0], pair[0] and not of_cells):
         raise StoreError(
             f"group 'map' has one of {variable.name}_std and {variable.name}_predictive_std; expected both "
             f"with dimensions {arrays[f'{variable.name}_mean'].dims}, or none and a group map_std; of means "
-            "over cells the first alone."
+            "over cells the first alone.",
+            key="group-layout",
         )
     for found, values in group.variables.items():
         if values.dtype.kind not in "fiu":
@@ -248,7 +256,8 @@ def check_group(name: str, group: xr.Dataset) -> None:
         if not np.isfinite(present).all():
             raise StoreError(
                 f"{name}/{key} holds {np.count_nonzero(~np.isfinite(present))} NaN or infinite values of "
-                f"{present.size}; a run with missing numbers is not published."
+                f"{present.size}; a run with missing numbers is not published.",
+                key="not-finite",
             )
         low, high = arrays[key].range if key in arrays else _RANGES.get(key, (-inf, inf))
         if name in (*_MAPS, ERROR_DRAWS) and key == "longitude":
@@ -258,13 +267,15 @@ def check_group(name: str, group: xr.Dataset) -> None:
             units = {"K": "kelvin", "": "unknown"}.get(units, units)
             raise StoreError(
                 f"{name}/{key} ranges over {present.min():g}..{present.max():g}; plausible is "
-                f"{low:g}..{high:g}. Check units ({units}), the prior and whether the solver converged."
+                f"{low:g}..{high:g}. Check units ({units}), the prior and whether the solver converged.",
+                key="implausible",
             )
     for axis in own_dims(AXES, group.coords) if name in _MAPS else ():
         if np.any(np.diff(group[axis].values) <= 0.0):
             raise StoreError(
                 f"{name}/{axis} does not ascend; expected cells from south to north and from west to east "
-                "without a jump, negative longitudes to the west of Greenwich."
+                "without a jump, negative longitudes to the west of Greenwich.",
+                key="axis-order",
             )
 
 

@@ -117,13 +117,15 @@ def _check_canonical(field: xr.Dataset) -> str:
     if len(names) != 1 or field[names[0]].dims != DIMENSIONS or field[names[0]].dtype != np.float32:
         raise ArgumentError(
             f"the field holds {names} with dimensions {dict(field.sizes)}; expected one variable "
-            f"{DIMENSIONS} in float32, such as t2m. Bring it into canonical form first."
+            f"{DIMENSIONS} in float32, such as t2m. Bring it into canonical form first.",
+            key="not-canonical",
         )
     for axis in DIMENSIONS:
         values = field[axis].values
         if values.size == 0 or not (values[1:] > values[:-1]).all():
             raise ArgumentError(
-                f"the {axis}s of the field are empty or not ascending. Bring it into canonical form first."
+                f"the {axis}s of the field are empty or not ascending. Bring it into canonical form first.",
+                key="not-canonical",
             )
     return names[0]
 
@@ -145,7 +147,9 @@ def check_root(store: Path) -> None:
     if not (store / "zarr.json").is_file():
         if any(store.glob("*/zarr.json")):
             raise DamagedStoreError(f"the metadata {store / 'zarr.json'} is missing.", store=store)
-        raise StoreError(f"there is no observation store at {store}. Ingest data into it first.")
+        raise StoreError(
+            f"there is no observation store at {store}. Ingest data into it first.", key="no-store"
+        )
     try:
         with open_group(store) as root:
             whole = root.attrs == _ROOT and not root.variables
@@ -169,7 +173,8 @@ def _create(store: Path, staging: Path) -> None:
         return
     if store.exists():
         raise StoreError(
-            f"{store} exists and is not an observation store. Choose another place or move it away."
+            f"{store} exists and is not an observation store. Choose another place or move it away.",
+            key="not-a-store",
         )
     with disk_errors(store):
         os.rename(stage_root(staging), store)
@@ -199,7 +204,8 @@ def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:
                     f"time {_shown(time)} is in {store} already with other values, which differ by up to "
                     f"{apart.max() if apart.size else np.nan:g} {units}".rstrip()
                     + f"; they came from {stored.attrs.get('source', 'elsewhere')}. "
-                    "Nothing was written. Use another output root, or remove this store and ingest again."
+                    "Nothing was written. Use another output root, or remove this store and ingest again.",
+                    key="several-values",
                 )
         present |= np.isin(times, batch.times)
     return present
@@ -211,7 +217,8 @@ def _check_alike(store: Path, batch: Batch, field: xr.Dataset) -> None:
     if there != given:
         raise StoreError(
             f"the field holds {given[0]}, and {store} holds {there[0]}; a store holds one variable in one "
-            "unit. Use another output root."
+            "unit. Use another output root.",
+            key="of-another-variable",
         )
     for name, old in (("latitude", batch.latitude), ("longitude", batch.longitude)):
         new = field[name].values
@@ -219,27 +226,31 @@ def _check_alike(store: Path, batch: Batch, field: xr.Dataset) -> None:
             raise StoreError(
                 f"the field has {new.size} {name}s {new[0]:g}..{new[-1]:g}, and {store} has {old.size} "
                 f"{old[0]:g}..{old[-1]:g}; a store holds one grid. Use the same area and grid, or another "
-                "output root."
+                "output root.",
+                key="of-another-grid",
             )
 
 
 def _wanted(store: Path, available: Times, times: Sequence[str] | Times | None) -> Times:
     if available.size == 0:
-        raise DataError(f"{store} holds no time yet. Ingest data into it first.")
+        raise DataError(f"{store} holds no time yet. Ingest data into it first.", key="no-times")
     if times is None:
         return available
     try:
         bare = [time.removesuffix("Z") if isinstance(time, str) else time for time in times]
         wanted = np.unique(np.array(bare, dtype="datetime64[ns]"))
     except ValueError as error:
-        raise ArgumentError(f"times cannot be read ({error}); expected UTC in ISO 8601.") from error
+        raise ArgumentError(
+            f"times cannot be read ({error}); expected UTC in ISO 8601.", key="times"
+        ) from error
     absent = wanted[~np.isin(wanted, available)]
     if absent.size or wanted.size == 0:
         example = f" (such as {_shown(absent[0])})" if absent.size else ""
         raise DataError(
             f"{absent.size} of {wanted.size} selected times are not in {store}{example}. It has "
             f"{available.size} times from {_shown(available[0])} to {_shown(available[-1])}. "
-            "Ingest the others first."
+            "Ingest the others first.",
+            key="absent-times",
         )
     return wanted
 

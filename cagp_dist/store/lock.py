@@ -55,7 +55,8 @@ def held(lock: Path, *, where: Path, wait_seconds: float = 0.0) -> Iterator[None
                 holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
                 raise BusyError(
                     f"{where} is in use by {holder}, and one process at a time may write there. "
-                    "Wait until it ends, or choose another output root."
+                    "Wait until it ends, or choose another output root.",
+                    key="in-use",
                 )
             time.sleep(_POLL_SECONDS)
         name = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
@@ -135,7 +136,8 @@ def refuse_linked_folders(root: Path) -> None:
         if path.is_symlink():
             raise ConfigurationError(
                 f"{path} is a link to {os.readlink(path)}; expected a folder, since "
-                "what a link leads to is not written. Remove it, or let the whole output root lie there."
+                "what a link leads to is not written. Remove it, or let the whole output root lie there.",
+                key="link",
             )
 
 
@@ -147,6 +149,7 @@ def _try_lock(descriptor: int, lock: Path) -> bool:
     except OSError as error:
         raise StoreError(
             f"cannot lock {lock}: {error.strerror}. Expected a file system with file locks; "
-            "choose another output root."
+            "choose another output root.",
+            key="no-locks",
         ) from error
     return True

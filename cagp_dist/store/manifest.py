@@ -43,9 +43,13 @@ def compare(run_path: Path) -> None:
     present = set(files_below(run_path))
     for file in sorted(listed.keys() | present):
         if file not in present:
-            raise StoreError(f"{run_path / file} is missing; the manifest {where} lists it. {_ADVICE}")
+            raise StoreError(
+                f"{run_path / file} is missing; the manifest {where} lists it. {_ADVICE}", key="damaged"
+            )
         if file not in listed:
-            raise StoreError(f"{run_path / file} does not belong there: {where} does not list it. {_ADVICE}")
+            raise StoreError(
+                f"{run_path / file} does not belong there: {where} does not list it. {_ADVICE}", key="damaged"
+            )
         if _digest(run_path / file) != listed[file]:
             raise _damaged(run_path, file)
 
@@ -65,18 +69,24 @@ def read_checked(run_path: Path, file: str) -> bytes:
 def _damaged(run_path: Path, file: str) -> StoreError:
     """Make the error of a file that is not what the manifest of its run says."""
     where = manifest_path(run_path)
-    return StoreError(f"{run_path / file} is damaged: its SHA-256 differs from {where}. {_ADVICE}")
+    return StoreError(
+        f"{run_path / file} is damaged: its SHA-256 differs from {where}. {_ADVICE}", key="damaged"
+    )
 
 
 def digests_of(run_path: Path) -> dict[str, str]:
     """Read the manifest of a run: the digest of each of its files, by their names."""
     where = manifest_path(run_path)
     if not run_path.is_dir():
-        raise StoreError(f"there is no run at {run_path}; expected a folder KEY.zarr. {_ADVICE}")
+        raise StoreError(
+            f"there is no run at {run_path}; expected a folder KEY.zarr. {_ADVICE}", key="no-run"
+        )
     try:
         text = read_regular(where)
     except OSError as error:
-        raise StoreError(f"the manifest {where} cannot be read: {error.strerror}. {_ADVICE}") from error
+        raise StoreError(
+            f"the manifest {where} cannot be read: {error.strerror}. {_ADVICE}", key="unreadable"
+        ) from error
     return parse(text, name=run_path.name, where=where)
 
 
@@ -89,10 +99,10 @@ def parse(text: bytes, *, name: str, where: Path | str) -> dict[str, str]:
         file = PurePosixPath(path.removeprefix(prefix))
         inside = file.name and not file.is_absolute() and ".." not in file.parts
         if not (_DIGEST.fullmatch(digest) and path == f"{prefix}{file}" and inside):
-            raise StoreError(f"line {number} of the manifest {where} is damaged. {_ADVICE}")
+            raise StoreError(f"line {number} of the manifest {where} is damaged. {_ADVICE}", key="damaged")
         listed[str(file)] = digest
     if lines[-1] or not listed:
-        raise StoreError(f"the manifest {where} is empty or cut off. {_ADVICE}")
+        raise StoreError(f"the manifest {where} is empty or cut off. {_ADVICE}", key="damaged")
     return listed
 
 
@@ -107,5 +117,6 @@ def _digest(path: Path) -> str:
 def _unreadable(path: Path, error: OSError) -> StoreError:
     """Make the error of a file of a run that the disk does not give."""
     return StoreError(
-        f"{path} cannot be read: {error.strerror}. Check the health of the disk, or restore the file."
+        f"{path} cannot be read: {error.strerror}. Check the health of the disk, or restore the file.",
+        key="unreadable",
     )

@@ -77,7 +77,7 @@ def _old_runs(bucket: Bucket, keep: Retention, since: str | None) -> dict[str, l
     for upload in published_uploads(bucket):
         of_key.setdefault(upload.key, []).append(upload)
     if not of_key:
-        raise ConfigurationError(f"there is no published run at {bucket.address}.")
+        raise ConfigurationError(f"there is no published run at {bucket.address}.", key="no-run")
     if current is None:
         return {}
     runs = in_parallel(lambda found: _about(bucket, found[-1]), of_key.values())

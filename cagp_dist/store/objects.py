@@ -59,7 +59,9 @@ class PublishedObjects:
                 if self._last(key) == upload:  # not pruned or replaced meanwhile
                     self._damaged.add(upload.stem)
                     raise
-        raise BusyError(f"the run {key} at {self.address} was replaced twice while it was read. Try again.")
+        raise BusyError(
+            f"the run {key} at {self.address} was replaced twice while it was read. Try again.", key="changes"
+        )
 
     def metadata(self, key: str, *, group: str) -> bytes | None:
         """Read ``zarr.json`` of a run without fetching it; None if it is gone, or has no such group."""
@@ -100,7 +102,8 @@ class PublishedObjects:
             raise
         except StoreError as error:
             raise StoreError(
-                f"{error} The run is whole in {run}: the same command sends it, and computes nothing."
+                f"{error} The run is whole in {run}: the same command sends it, and computes nothing.",
+                key="not-sent",
             ) from error
 
     def _is_whole(self, key: str, current: Marker) -> bool:
@@ -122,7 +125,10 @@ class PublishedObjects:
             with disk_errors(run / file):
                 data = (run / file).read_bytes()
             if hashlib.sha256(data).hexdigest() != digests[file]:
-                raise StoreError(f"{run / file} changed after it was verified. Check the health of the disk.")
+                raise StoreError(
+                    f"{run / file} changed after it was verified. Check the health of the disk.",
+                    key="changed-since",
+                )
             self.bucket.put(f"runs/{upload}.zarr/{file}", data)
 
         in_parallel(send, sorted(digests))
@@ -152,7 +158,8 @@ class PublishedObjects:
         if {file: entry.size for file, entry in arrived.items()} != sizes:
             raise StoreError(
                 f"{self.address}/runs/{folder} does not hold the {len(sizes)} objects that were sent. "
-                "Another program writes there, or the server lost some; run the same command again."
+                "Another program writes there, or the server lost some; run the same command again.",
+                key="lost",
             )
 
     def _fetched(self, upload: Upload, root: Path) -> Path:
@@ -163,7 +170,8 @@ class PublishedObjects:
         for file in sorted(there.keys() ^ digests.keys()):
             wrong = "is missing" if file in digests else "does not belong there"
             raise DamagedRunError(
-                f"{self.address}/runs/{folder}/{file} {wrong}, by the manifest of the run. {_ADVICE}"
+                f"{self.address}/runs/{folder}/{file} {wrong}, by the manifest of the run. {_ADVICE}",
+                key="damaged",
             )
 
         def bring(file: str) -> None:
@@ -185,7 +193,8 @@ class PublishedObjects:
         if data is None or hashlib.sha256(data).hexdigest() != digests.get(file):
             raise DamagedRunError(
                 f"{self.address}/runs/{folder}/{file} is damaged: its SHA-256 is not that of "
-                f"the manifest of the run. {_ADVICE}"
+                f"the manifest of the run. {_ADVICE}",
+                key="damaged",
             )
         return data
 
@@ -194,8 +203,8 @@ class PublishedObjects:
         where, folder = f"{self.address}/{upload.manifest}", folder_of(self.bucket, upload)
         text = self.bucket.read(upload.manifest)
         if text is None or not folder:
-            raise DamagedRunError(f"the manifest {where} is gone, or damaged. {_ADVICE}")
+            raise DamagedRunError(f"the manifest {where} is gone, or damaged. {_ADVICE}", key="damaged")
         try:
             return folder, manifest.parse(text, name=folder, where=where)
         except StoreError as error:
-            raise DamagedRunError(str(error)) from None
+            raise DamagedRunError(str(error), key="damaged") from None

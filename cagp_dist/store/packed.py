@@ -42,7 +42,8 @@ def unpack_run(root: Path, key: str) -> Path:
     found = [path for path in packed_runs(root) if path.stem.startswith(key)]
     if len(found) != 1:
         raise ConfigurationError(
-            f"{len(found)} runs in {root / FOLDER} begin with {key!r}; expected the digits of one."
+            f"{len(found)} runs in {root / FOLDER} begin with {key!r}; expected the digits of one.",
+            key="several-runs",
         )
     (path,) = found
     run = root / "runs" / f"{path.stem}.zarr"
@@ -68,11 +69,13 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
         with zipfile.ZipFile(path) as archive:
             there = set(archive.namelist())
             if wrong := listed.keys() ^ there:
-                raise StoreError(f"{path} is not what {where} lists: {min(wrong)}. {_ADVICE}")
+                raise StoreError(f"{path} is not what {where} lists: {min(wrong)}. {_ADVICE}", key="damaged")
             for name, digest in sorted(listed.items()):
                 content = archive.read(name)
                 if sha256(content).hexdigest() != digest:
-                    raise StoreError(f"{path} is damaged: {name} is not what {where} says. {_ADVICE}")
+                    raise StoreError(
+                        f"{path} is damaged: {name} is not what {where} says. {_ADVICE}", key="damaged"
+                    )
                 yield name, content
     except (OSError, ValueError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise StoreError(f"{path} cannot be read ({error}). {_ADVICE}") from error
+        raise StoreError(f"{path} cannot be read ({error}). {_ADVICE}", key="unreadable") from error

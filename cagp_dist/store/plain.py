@@ -86,7 +86,8 @@ class PlainStore(Store):
             if found is None and self._whole and name != ".zattrs":
                 raise StoreError(
                     f"chunk {key} of {self} is missing; it would read as the fill value. Restore the store "
-                    "from a copy or write it again."
+                    "from a copy or write it again.",
+                    key="damaged",
                 )
             return found
         if key not in self._checked:
@@ -115,12 +116,13 @@ class PlainStore(Store):
         with web.at_most(most_bytes):
             found = await self._inner.get(key, prototype, asked)
         if found is not None and len(found) > most_bytes:
-            raise StoreError(_too_large(key, most_bytes))
+            raise StoreError(_too_large(key, most_bytes), key="unpacked-size")
         start, stop = _bounds(byte_range, sys.maxsize)
         if found is not None and len(found) > stop - start:
             raise StoreError(
                 f"the server sent {bytes_text(len(found))} of {key}, and was asked for less. It knows no "
-                "ranges (HTTP 206), which chunks in shards are read by: copy the store to a disk first."
+                "ranges (HTTP 206), which chunks in shards are read by: copy the store to a disk first.",
+                key="no-ranges",
             )
         return found
 
@@ -162,10 +164,10 @@ class PlainStore(Store):
         return False
 
     async def set(self, key: str, value: "Buffer") -> NoReturn:
-        raise StoreError(f"{self} was opened for reading; {key} cannot be written.")
+        raise StoreError(f"{self} was opened for reading; {key} cannot be written.", key="read-only")
 
     async def delete(self, key: str) -> NoReturn:
-        raise StoreError(f"{self} was opened for reading; {key} cannot be deleted.")
+        raise StoreError(f"{self} was opened for reading; {key} cannot be deleted.", key="read-only")
 
 
 def plain_store(
@@ -179,7 +181,8 @@ def plain_store(
         raise ConfigurationError(
             f"{without_secrets(address, address)} names a reference file; expected a Zarr store. The "
             "templates of reference files can run code. Write the data as a Zarr store, or name the files "
-            "that it refers to."
+            "that it refers to.",
+            key="reference-file",
         )
     settings = {**(options or {}), **web.settings(address)}
     inner = FsspecStore.from_url(address, storage_options=settings, read_only=True)
@@ -200,12 +203,13 @@ def _read_file(root: Path, key: str, byte_range: "ByteRequest | None", most_byte
             if any(os.path.islink(os.path.join(root, *parts[:end])) for end in range(1, len(parts) + 1)):
                 raise StoreError(
                     f"{path} is a link, or lies behind one; expected files of the store itself, because a "
-                    "link may lead to any file there is. Copy the store with what its links lead to: cp -rL."
+                    "link may lead to any file there is. Copy the store with what its links lead to: cp -rL.",
+                    key="link",
                 )
             size = os.fstat(stream.fileno()).st_size
             start, stop = _bounds(byte_range, size)
             if stop - start > most_bytes:
-                raise StoreError(_too_large(path, most_bytes))
+                raise StoreError(_too_large(path, most_bytes), key="unpacked-size")
             stream.seek(start)
             return stream.read(max(stop - start, 0))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
@@ -214,7 +218,8 @@ def _read_file(root: Path, key: str, byte_range: "ByteRequest | None", most_byte
         if error.errno in (errno.EINVAL, errno.ENXIO):
             raise StoreError(
                 f"{path} is not a regular file, but a pipe, a socket or a device, which may never end. "
-                "Copy the store again."
+                "Copy the store again.",
+                key="no-file",
             ) from error
         raise
 
@@ -258,14 +263,16 @@ def check_metadata(key: str, content: bytes, *, text: bool = False) -> tuple[byt
                 f"array {place!r} has {', '.join(refused)}; expected numbers or times, encoded with "
                 f"{', '.join(sorted(COMPRESSORS | FILTERS))}. Decoding anything else can run code that the "
                 "store brings along, so nothing of it was decoded. If you trust the store, write it again "
-                "without this array."
+                "without this array.",
+                key="codec",
             )
         try:
             sizes[place] = max(_chunk_bytes(node), sizes.get(place, 0))
         except StoreError as error:
             raise StoreError(
                 f"array {place!r} has {error}; nothing of it was decoded. Write the store again with smaller "
-                "chunks, with xarray: dataset.chunk(time=24).to_zarr(path)."
+                "chunks, with xarray: dataset.chunk(time=24).to_zarr(path).",
+                key="chunks",
             ) from None
         bounded(node)
     return json.dumps(document).encode(), sizes
@@ -281,13 +288,15 @@ def _chunk_bytes(node: "Node") -> int:
         if isinstance(codec, dict) and (inner := _lengths(_chunk_shape(codec))):
             count = prod(lengths) // max(prod(inner), 1)
             if count > MOST_INNER_CHUNKS:
-                raise StoreError(f"shards of more than {MOST_INNER_CHUNKS:,} chunks")
+                raise StoreError(f"shards of more than {MOST_INNER_CHUNKS:,} chunks", key="chunks")
             # of each chunk the list in a shard has 16 bytes, and compressors add some
             most = most or min(with_slack(prod(lengths) * item) + 64 * count, MOST_SHARD_BYTES)
             lengths, codecs = inner, list(_listed(codec["configuration"].get("codecs")))
     size = prod(lengths) * item
     if size > MOST_CHUNK_BYTES:
-        raise StoreError(f"chunks of {bytes_text(size)}; expected {bytes_text(MOST_CHUNK_BYTES)} at most")
+        raise StoreError(
+            f"chunks of {bytes_text(size)}; expected {bytes_text(MOST_CHUNK_BYTES)} at most", key="chunks"
+        )
     return most or (MOST_CHUNK_BYTES if _name(dtype) in _TEXT or not lengths else with_slack(size))
 
 

@@ -73,7 +73,9 @@ class PointSource:
     def opened(self) -> xr.Dataset:
         """Open the variables, of which nothing is read yet."""
         if not Path(self.path).is_dir():
-            raise StoreError(f"there is no folder {self.path}; expected a Zarr store with observations.")
+            raise StoreError(
+                f"there is no folder {self.path}; expected a Zarr store with observations.", key="no-store"
+            )
         try:
             found: xr.Dataset = xr.open_zarr(
                 plain_store(self.path, text=True),
@@ -83,13 +85,16 @@ class PointSource:
                 create_default_indexes=False,
             )
         except Exception as error:  # JSON, key and value errors of damaged metadata
-            raise StoreError(f"{self.path} cannot be read as a Zarr store: {error}") from error
+            raise StoreError(
+                f"{self.path} cannot be read as a Zarr store: {error}", key="unreadable"
+            ) from error
         names = [name for name in (*self.axes, self.value, self.noise_std) if name is not None]
         if missing := [name for name in names if name not in found.variables]:
             there = ", ".join(sorted(map(str, found.variables))) or "none"
             raise ArgumentError(
                 f"{self.path} has no variable {', '.join(map(repr, missing))}; expected coordinates named as "
-                f"the axes of the map, the value and the noise_std that was named. There are: {there}."
+                f"the axes of the map, the value and the noise_std that was named. There are: {there}.",
+                key="absent-variable",
             )
         found = found[names].reset_coords()
         shapes = {name: found[name].sizes for name in names}
@@ -97,14 +102,18 @@ class PointSource:
             said = "; ".join(f"{name}: {dict(sizes)}" for name, sizes in shapes.items())
             raise ArgumentError(
                 f"the variables of {self.path} have the dimensions {said}; expected one and the same for "
-                "all, with an entry for each observation. Stack those of a swath (Dataset.stack) first."
+                "all, with an entry for each observation. Stack those of a swath (Dataset.stack) first.",
+                key="several-dimensions",
             )
         if kinds := [name for name in names if found[name].dtype.kind not in "fiu"]:
-            raise ArgumentError(f"{kinds[0]!r} of {self.path} is {found[kinds[0]].dtype}; expected numbers.")
+            raise ArgumentError(
+                f"{kinds[0]!r} of {self.path} is {found[kinds[0]].dtype}; expected numbers.", key="no-numbers"
+            )
         units = [found[name].attrs.get("units") for name in names[len(self.axes) :]]
         if len(set(units) - {None}) > 1:
             raise ArgumentError(
-                f"{self.value!r} is in {units[0]} and {self.noise_std!r} in {units[1]}; expected one unit."
+                f"{self.value!r} is in {units[0]} and {self.noise_std!r} in {units[1]}; expected one unit.",
+                key="several-units",
             )
         return found
 
@@ -146,7 +155,8 @@ def _refuse(source: PointSource, number: Indices, wrong: "np.ndarray[Any, Any]",
         raise ArgumentError(
             f"observation {number[wrong.argmax()]} of {source.path} has {what}, and so have "
             f"{counted(int(wrong.sum()) - 1, 'other')} near it. Drop or mend them first; a value of NaN "
-            "is one that is missing, and left out."
+            "is one that is missing, and left out.",
+            key="not-finite",
         )
 
 
@@ -254,7 +264,9 @@ class SortedPoints:
         return rows
 
     def _damaged(self, why: str) -> StoreError:
-        return StoreError(f"{self._folder / NAME} is damaged ({why}). Remove {self._folder} and begin again.")
+        return StoreError(
+            f"{self._folder / NAME} is damaged ({why}). Remove {self._folder} and begin again.", key="damaged"
+        )
 
 
 def _arrays(folder: Path, *, mode: Any) -> "dict[str, zarr.Array[ArrayV3Metadata]]":
@@ -262,7 +274,8 @@ def _arrays(folder: Path, *, mode: Any) -> "dict[str, zarr.Array[ArrayV3Metadata
     if not (folder / NAME).is_dir():
         raise ConfigurationError(
             f"this worker does not see {folder}. Put the output on a file system that all workers share, "
-            "under the same path."
+            "under the same path.",
+            key="not-shared",
         )
     root = zarr.open_group(os.fspath(folder / NAME), mode=mode, use_consolidated=False)
     return dict(root.arrays())

@@ -63,7 +63,8 @@ def _runs_in(root: Path) -> dict[str, Path]:
     paths = {path.stem: path for path in (root / "runs").glob("*.zarr")}
     if not paths:
         raise ConfigurationError(
-            f"there is no published run in {root}; expected the folder that [output] root of a job names."
+            f"there is no published run in {root}; expected the folder that [output] root of a job names.",
+            key="no-run",
         )
     return paths
 

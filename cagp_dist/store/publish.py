@@ -72,10 +72,12 @@ def publish(
     """
     if not _KEY.fullmatch(run_key):
         raise ArgumentError(
-            f"run_key is {run_key!r}; expected 16 to 64 hexadecimal digits, from run_key(...)."
+            f"run_key is {run_key!r}; expected 16 to 64 hexadecimal digits, from run_key(...).", key="run-key"
         )
     if not groups:
-        raise ArgumentError("there is no group to publish; expected posterior, calibration and so on.")
+        raise ArgumentError(
+            "there is no group to publish; expected posterior, calibration and so on.", key="no-groups"
+        )
     run = published(root, run_key=run_key)
     if run is None:
         run = _publish_new(root, groups, run_key, _plain_attributes(groups, run_key, attributes))
@@ -110,23 +112,28 @@ def current_run(root: Path) -> Path | None:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StoreError(f"cannot read {pointer}: {error.strerror}. {advice}") from error
+            raise StoreError(
+                f"cannot read {pointer}: {error.strerror}. {advice}", key="unreadable"
+            ) from error
         if not _KEY.fullmatch(key):
-            raise StoreError(f"{pointer} holds {key[:80]!r}; expected the hexadecimal key of a run. {advice}")
+            raise StoreError(
+                f"{pointer} holds {key[:80]!r}; expected the hexadecimal key of a run. {advice}",
+                key="damaged",
+            )
         run = _run_path(root, key)
         if run.is_dir():
             return run
         if key == before:
             break  # else a newer run came since it was read, and this one was removed
         before = key
-    raise StoreError(f"{pointer} names the run {key}, but {run} is missing. {advice}")
+    raise StoreError(f"{pointer} names the run {key}, but {run} is missing. {advice}", key="no-run")
 
 
 def make_current(root: Path, *, run_key: str) -> None:
     """Point ``CURRENT`` at a published run, in one step. Call it inside `output_lock`."""
     run = _run_path(root, run_key)
     if not run.is_dir():
-        raise StoreError(f"there is no run at {run} to make current; publish it first.")
+        raise StoreError(f"there is no run at {run} to make current; publish it first.", key="no-run")
     new = root / ".staging" / f"CURRENT-{os.getpid()}"
     with disk_errors(root / "CURRENT"):
         new.parent.mkdir(exist_ok=True)
@@ -209,7 +216,8 @@ def _json(what: str, value: object) -> str:
     except (TypeError, ValueError) as error:
         raise ArgumentError(
             f"{what} cannot be written as JSON: {error}. Expected text, finite numbers, truth values, "
-            "lists and mappings."
+            "lists and mappings.",
+            key="not-json",
         ) from error
 
 

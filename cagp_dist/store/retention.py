@@ -21,7 +21,7 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.runs is not None and self.runs < 1:
-            raise ArgumentError(f"keep is {self.runs}; expected at least 1 run to keep.")
+            raise ArgumentError(f"keep is {self.runs}; expected at least 1 run to keep.", key="keep")
 
 
 @dataclass(frozen=True)

@@ -185,11 +185,15 @@ def trace_group(
     if not scores or len(scores) != len(seconds):
         raise ArgumentError(
             f"there are {len(scores)} scores and {len(seconds)} times; expected one of each per iteration, "
-            "iteration 0 (the prior) included."
+            "iteration 0 (the prior) included.",
+            key="shapes",
         )
     levels = scores[0].levels
     if any(not np.array_equal(step.levels, levels) for step in scores):
-        raise ArgumentError("levels differ between iterations; score every iteration with the same levels.")
+        raise ArgumentError(
+            "levels differ between iterations; score every iteration with the same levels.",
+            key="levels-differ",
+        )
     steps = np.arange(len(scores)) if iterations is None else np.asarray(iterations)
     named = [step.named() for step in scores]
     arrays = {name: np.array([each[name] for each in named]) for name in named[0]}

@@ -69,7 +69,8 @@ def current_version(root: Path) -> Path | None:
             break  # else two newer versions came since it was read
     raise StoreError(
         f"{link} links to {found}, which is missing. Remove the link, and run the daily job again for "
-        "the times that are to be in the series."
+        "the times that are to be in the series.",
+        key="lost",
     )
 
 
@@ -146,7 +147,8 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
     if times.size != 1:
         raise ArgumentError(
             f"the run {run} has {times.size} times, and its scores are of all of them together; expected "
-            "one. Run the job for each time, as `python -m pipelines.daily` does."
+            "one. Run the job for each time, as `python -m pipelines.daily` does.",
+            key="several-times",
         )
     found = {name: read_group(run, name) for name in (*GRIDDED, "regions") if (run / name).is_dir()}
     with open_group(run) as root:
@@ -394,7 +396,8 @@ def _files_of(described: dict[str, Any]) -> Callable[[int], list[str]]:
 def _other(name: str, reason: str) -> ConfigurationError:
     return ConfigurationError(
         f"the run does not continue group {name!r} of the series in this output folder: {reason}. A series "
-        "belongs to one job: give this one its own output root, or remove OUT/series.zarr to start again."
+        "belongs to one job: give this one its own output root, or remove OUT/series.zarr to start again.",
+        key="of-another-job",
     )
 
 
@@ -402,18 +405,21 @@ def _check(staged: Path, new: Mapping[str, xr.Dataset]) -> None:
     """Read back what is new, and look that nothing is missing."""
     if lost := missing_chunks(staged):
         raise StoreError(
-            f"the new version of the series lacks {lost[0]}; the one before is intact. Run again."
+            f"the new version of the series lacks {lost[0]}; the one before is intact. Run again.",
+            key="damaged",
         )
     for name, group in new.items():
         with open_group(staged, name) as opened:
             times = opened["time"].values
             if not (np.diff(times) > np.timedelta64(0)).all():
                 raise StoreError(
-                    f"times of group {name!r} of the new version of the series are out of order."
+                    f"times of group {name!r} of the new version of the series are out of order.",
+                    key="damaged",
                 )
             found = opened.sel(time=group["time"].values)
             for array in group.data_vars:
                 if not found[array].load().equals(group[array]):
                     raise StoreError(
-                        f"{name}/{array} of the new version of the series is not what was written."
+                        f"{name}/{array} of the new version of the series is not what was written.",
+                        key="damaged",
                     )

@@ -57,12 +57,15 @@ def _check(root: Path) -> CheckedSeries | None:
 def _check_times(version: Path, name: str, found: Times, expected: Times) -> None:
     """Look that a group has the times of the scores, ascending, each once."""
     if not (np.diff(found) > np.timedelta64(0)).all():
-        raise StoreError(f"group {name!r} of {version} has a time twice, or out of order. {_ADVICE}")
+        raise StoreError(
+            f"group {name!r} of {version} has a time twice, or out of order. {_ADVICE}", key="damaged"
+        )
     if not np.array_equal(found, expected):
         odd = np.setxor1d(found, expected)[0]
         raise StoreError(
             f"group {name!r} of {version} does not have the times of its scores: {odd} is in one of them "
-            f"only. {_ADVICE}"
+            f"only. {_ADVICE}",
+            key="damaged",
         )
 
 
@@ -72,7 +75,8 @@ def _check_time(version: Path, names: list[str], time: np.datetime64, run: Path)
     if list(published) != names:
         raise StoreError(
             f"{version} has the groups {', '.join(names)}, and the run {run.stem} {', '.join(published)}. "
-            f"{_ADVICE}"
+            f"{_ADVICE}",
+            key="damaged",
         )
     for name, group in published.items():
         with open_group(version, name) as opened:
@@ -84,6 +88,7 @@ def _check_time(version: Path, names: list[str], time: np.datetime64, run: Path)
             if array not in there or not there[array].equals(group[array]):
                 raise StoreError(
                     f"{name}/{array} of {version} at {time} is not that of the run {run.stem}, which it "
-                    f"names. {_ADVICE}"
+                    f"names. {_ADVICE}",
+                    key="damaged",
                 )
     return run

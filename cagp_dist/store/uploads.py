@@ -80,6 +80,7 @@ def stem_in(bucket: Bucket, current: bytes) -> str:
     if not re.fullmatch(_STEM, stem):
         raise StoreError(
             f"{bucket.address}/CURRENT holds {stem[:80]!r}; expected the name of an upload, that is the "
-            "hexadecimal key of a run with eight digits behind it. Run the job again to publish it again."
+            "hexadecimal key of a run with eight digits behind it. Run the job again to publish it again.",
+            key="damaged",
         )
     return stem

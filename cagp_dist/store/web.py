@@ -83,7 +83,8 @@ async def _only_safe(session: Any, context: Any, request: Any) -> None:
     if (to.scheme, request.url.scheme) != ("https", "https") and to.origin() != request.url.origin():
         raise StoreError(
             f"{request.url.host} answers that the data is at {to.origin()}; another server is followed from "
-            "https to https alone. Write the address that it names, if you trust it."
+            "https to https alone. Write the address that it names, if you trust it.",
+            key="elsewhere",
         )
 
 
@@ -93,7 +94,8 @@ async def _only_here(session: Any, context: Any, request: Any) -> None:
     if to.origin() != request.url.origin():
         raise StoreError(
             f"{request.url.host} answers that the data is at {to.origin()}; another server is not shown the "
-            "credentials of this one. Write the address that it names, if you trust it."
+            "credentials of this one. Write the address that it names, if you trust it.",
+            key="elsewhere",
         )
 
 
@@ -118,12 +120,14 @@ def _bounded_response() -> Any:
                         seconds = time.monotonic() - begun - GRACE_SECONDS
                         if len(body) > most:
                             raise StoreError(
-                                f"{self.host} sends more than {bytes_text(most)} for {self.url.name}."
+                                f"{self.host} sends more than {bytes_text(most)} for {self.url.name}.",
+                                key="too-large",
                             )
                         if seconds > 0.0 and len(body) < LEAST_RATE * seconds:
                             raise StoreError(
                                 f"{self.host} sent {bytes_text(len(body))} of {self.url.name} in "
-                                f"{seconds + GRACE_SECONDS:.0f} s. Try again when it is less busy."
+                                f"{seconds + GRACE_SECONDS:.0f} s. Try again when it is less busy.",
+                                key="slow",
                             )
                 except BaseException:
                     self.close()

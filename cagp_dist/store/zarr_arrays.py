@@ -51,11 +51,14 @@ def write_group(
     if (Path(path) / name / METADATA).exists():
         raise StoreError(
             f"group {group!r} is in {path} already; groups are written once and never changed. "
-            "Write to a new folder."
+            "Write to a new folder.",
+            key="group-exists",
         )
     for dimension, length in (chunks or {}).items():
         if length < 1:
-            raise ArgumentError(f"chunk length of {dimension!r} is {length}; expected at least 1.")
+            raise ArgumentError(
+                f"chunk length of {dimension!r} is {length}; expected at least 1.", key="chunks"
+            )
     plain = dataset.assign({key: _plain(key, variable) for key, variable in dataset.variables.items()})
     variables, attributes = xr.conventions.encode_dataset_coordinates(plain)
     folder = Path(path) / name
@@ -83,7 +86,8 @@ def write_group(
     except OSError as error:
         raise DiskError(
             f"cannot write group {group!r} of {path}: {error.strerror or error}. "
-            "Check free space and permissions, then run again."
+            "Check free space and permissions, then run again.",
+            key="disk",
         ) from error
 
 
@@ -102,7 +106,8 @@ def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
     name = group.strip("/")
     if not (Path(path) / name / METADATA).exists():
         raise StoreError(
-            f"there is no group {group!r} in {path}; expected a Zarr store written by this package."
+            f"there is no group {group!r} in {path}; expected a Zarr store written by this package.",
+            key="no-group",
         )
     try:
         return opened(path, name)
@@ -134,13 +139,15 @@ def verify_chunks(path: str | os.PathLike[str], group: str = ROOT) -> int:
             if not where.is_file():
                 raise StoreError(
                     f"chunk {where} is missing; it would read as the fill value. "
-                    "Restore the store from a copy or write it again."
+                    "Restore the store from a copy or write it again.",
+                    key="damaged",
                 )
             try:
                 array.get_block_selection(index) if index else array[()]
             except Exception as error:  # codecs raise whatever their library raises on damaged bytes
                 raise StoreError(
-                    f"chunk {where} is damaged ({error}). Restore the store from a copy or write it again."
+                    f"chunk {where} is damaged ({error}). Restore the store from a copy or write it again.",
+                    key="damaged",
                 ) from error
             count += 1
     return count
@@ -153,7 +160,8 @@ def content_sha256(dataset: xr.Dataset) -> str:
         values = dataset.variables[key].values
         if values.dtype.kind not in "fiubMU":
             raise ArgumentError(
-                f"variable {key!r} has dtype {values.dtype}; expected numbers, times or text."
+                f"variable {key!r} has dtype {values.dtype}; expected numbers, times or text.",
+                key="no-numbers",
             )
         is_text = values.dtype.kind == "U"
         kind = "text" if is_text else values.dtype.str
@@ -179,7 +187,8 @@ def chunk_shape(
 def _unreadable(path: str | os.PathLike[str], group: str, error: Exception) -> StoreError:
     return StoreError(
         f"cannot read the metadata of group {group!r} in {path} ({error}); expected a Zarr 3 store. "
-        "Restore it from a copy or write it again."
+        "Restore it from a copy or write it again.",
+        key="unreadable",
     )
 
 
@@ -191,14 +200,19 @@ def _plain(key: object, variable: xr.Variable) -> xr.Variable:
     if kind in "UOT":
         values = np.asarray(bare.values, dtype=object)
         if not all(isinstance(value, str) for value in values.flat):
-            raise ArgumentError(f"variable {key!r} holds objects that are neither numbers nor text.")
+            raise ArgumentError(
+                f"variable {key!r} holds objects that are neither numbers nor text.", key="no-numbers"
+            )
         return xr.Variable(bare.dims, values, bare.attrs)
     if kind == "M":
         if np.isnat(bare.values).any():
-            raise ArgumentError(f"variable {key!r} holds NaT; drop the missing times before they are stored.")
+            raise ArgumentError(
+                f"variable {key!r} holds NaT; drop the missing times before they are stored.", key="times"
+            )
     elif kind not in "fiub":
         raise ArgumentError(
-            f"variable {key!r} has dtype {bare.dtype}; expected float, int, bool, datetime or text."
+            f"variable {key!r} has dtype {bare.dtype}; expected float, int, bool, datetime or text.",
+            key="no-numbers",
         )
     return bare
 

@@ -38,6 +38,7 @@ class DenseLikelihood(ModelLikelihood):
             raise BudgetError(
                 f"the exact likelihood of {len(X):,} points needs {bytes_text(needed)}, more than the "
                 f"{bytes_text(memory_limit_bytes)} that may be used.",
+                key="memory",
                 remedies=(Remedy.MORE_MEMORY, Remedy.VECCHIA, Remedy.FEWER_OBSERVED),
             )
         self._points = point_columns(X)

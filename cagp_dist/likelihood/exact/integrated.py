@@ -305,7 +305,8 @@ class _Decomposed:
             raise NumericalError(
                 f"the variance of a target is {variance.min():.2g} of the prior's, below zero beyond "
                 "rounding: observations nearly coincide and the noise is too small. Give noise_std, or leave "
-                "coinciding observations out."
+                "coinciding observations out.",
+                key="negative-variance",
             )
         # what rounding leaves of a variance that is known to be positive
         return mean, np.maximum(variance, np.finfo(np.float64).eps * size).T
@@ -370,12 +371,14 @@ def integrate(
         raise ArgumentError(
             f"there are {count} observations and {count - degrees} coefficients of the mean; expected at "
             f"least {LEAST_DEGREES} observations more, to integrate over lengthscale, variance and noise. "
-            'Give these, or plug in what maximum likelihood finds: hyperparameters="plug-in".'
+            'Give these, or plug in what maximum likelihood finds: hyperparameters="plug-in".',
+            key="few-observations",
         )
     if held.variance is not None and held.nugget:
         raise ArgumentError(
             "the variance is given, and a nugget beside the known noise is sought; expected both or neither "
-            'to be given. Give nugget_std, or hyperparameters="plug-in".'
+            'to be given. Give nugget_std, or hyperparameters="plug-in".',
+            key="variance-with-nugget",
         )
     level = float(np.mean(np.concatenate([fields.noise_variance for fields in patterns])))
     grid = _NumbersGrid(kernel, tuple(patterns), held, degrees, level, _extent(patterns))
@@ -409,7 +412,8 @@ class _NumbersGrid:
             if not np.isfinite(top):
                 raise NumericalError(
                     "the likelihood is not finite anywhere on the grid of lengthscales and noises; check "
-                    "that the values vary, and give noise_std or lengthscale_km."
+                    "that the values vary, and give noise_std or lengthscale_km.",
+                    key="likelihood-not-finite",
                 )
             within = value > top - FALL
             rows, columns = within.any(axis=(0, 2)), within.any(axis=(0, 1))
@@ -508,6 +512,7 @@ def _check_determined(value: Array, weights: Array) -> None:
         raise NumericalError(
             "the noise is so small beside the field that the likelihood of lengthscales is lost in rounding; "
             "give a larger noise_std or a kernel that is less smooth, or lengthscale and variance.",
+            key="noise-lost-in-rounding",
         )
 
 
@@ -519,7 +524,8 @@ def _extent(patterns: Sequence[SharedFields]) -> float:
     if len(X) < 2:
         raise ArgumentError(
             "all observations are at one place, which says nothing of a lengthscale; expected two places at "
-            'least. Give lengthscale_km, or hyperparameters="plug-in".'
+            'least. Give lengthscale_km, or hyperparameters="plug-in".',
+            key="one-place",
         )
     return float(pdist(X).max())
 

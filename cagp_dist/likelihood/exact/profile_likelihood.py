@@ -153,6 +153,7 @@ class ProfileLikelihood:
             raise NumericalError(
                 f"the likelihood of lengthscale {lengthscales} with a noise variance of {ratio:.2g} times "
                 f"the variance: {error.text}",
+                key=error.key,
                 remedies=error.remedies,
             ) from error
         place = Place(np.array(x), variance, follows, evaluation, tied)

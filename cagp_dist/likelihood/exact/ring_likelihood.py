@@ -58,6 +58,7 @@ class GridLikelihood(ModelLikelihood):
                 f"the {exact}likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points{gaps} needs "
                 f"{bytes_text(wanted)} on {executor.workers} workers, more than the "
                 f"{bytes_text(memory_limit_bytes)} that may be used.",
+                key="memory",
                 remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS, Remedy.THINNED_GRID),
             )
         spans, sectors = self._wavenumbers.ranges(), self._wavenumbers.split(residuals)

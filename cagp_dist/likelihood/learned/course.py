@@ -128,17 +128,18 @@ class Course:
         try:
             value, gradient = self.objective(vector)
         except NumericalError as error:
-            raise NumericalError(f"{where}: {error.text}", remedies=error.remedies) from error
+            raise NumericalError(f"{where}: {error.text}", key=error.key, remedies=error.remedies) from error
         except ArgumentError as error:
             if not self.trace:
                 raise  # the start was chosen by the caller, the rest by the search
-            raise NumericalError(f"{where}: {error.text} Give narrower bounds.") from error
+            raise NumericalError(f"{where}: {error.text} Give narrower bounds.", key=error.key) from error
         self.evaluations += 1
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             said = f"is {value}" if not np.isfinite(value) else "has a gradient that is not finite"
             raise NumericalError(
                 f"the objective {said} {where}; expected finite numbers. Give narrower bounds, above all a "
-                "larger least noise variance, or shorter steps."
+                "larger least noise variance, or shorter steps.",
+                key="likelihood-not-finite",
             )
         return float(value), gradient
 
@@ -210,13 +211,17 @@ def _box(objective: Objective, bounds: Sequence[Limits] | None) -> tuple[Array, 
         return low, high
     if len(bounds) != len(objective.names):
         raise ArgumentError(
-            f"bounds has {len(bounds)} pairs; expected one for each of {', '.join(objective.names)}."
+            f"bounds has {len(bounds)} pairs; expected one for each of {', '.join(objective.names)}.",
+            key="bounds",
         )
     for index, (name, (least, most)) in enumerate(zip(objective.names, bounds, strict=True)):
         for number in (least, most):
             check_positive(f"a bound of {name}", number)
         if least > most:
-            raise ArgumentError(f"the bounds of {name} are ({least:g}, {most:g}); expected the lower first.")
+            raise ArgumentError(
+                f"the bounds of {name} are ({least:g}, {most:g}); expected the lower first.",
+                key="bounds-reversed",
+            )
         low[index], high[index] = np.log(least), np.log(most)
     return low, high
 
@@ -224,16 +229,17 @@ def _box(objective: Objective, bounds: Sequence[Limits] | None) -> tuple[Array, 
 def _within(objective: Objective, start: Array, low: Array, high: Array) -> Array:
     """Give the start if it makes sense, rounding removed."""
     if start.shape != (objective.size,):
-        raise ArgumentError(f"start has shape {start.shape}; expected ({objective.size},).")
+        raise ArgumentError(f"start has shape {start.shape}; expected ({objective.size},).", key="shapes")
     if not np.isfinite(start).all():
         index = int(np.flatnonzero(~np.isfinite(start))[0])
-        raise ArgumentError(f"start[{index}] is {start[index]}; expected finite numbers.")
+        raise ArgumentError(f"start[{index}] is {start[index]}; expected finite numbers.", key="not-finite")
     outside = (start < low - TOUCHING) | (start > high + TOUCHING)
     if outside.any():
         index = int(np.flatnonzero(outside)[0])
         given, least, most = np.exp([start[index], low[index], high[index]]).tolist()
         raise ArgumentError(
             f"the search would start with {objective.names[index]} {given:.6g}, outside of its bounds "
-            f"({least:.6g}, {most:.6g}); start within them, or widen them."
+            f"({least:.6g}, {most:.6g}); start within them, or widen them.",
+            key="start-outside-bounds",
         )
     return np.clip(start, low, high)

@@ -72,7 +72,10 @@ class Hyperparameters:
             said = ", ".join(
                 f"{name} {value:.3g}" for name, value in zip(self.names, logarithms, strict=True)
             )
-            raise ArgumentError(f"the logarithms of the hyperparameters are {said}; expected finite numbers.")
+            raise ArgumentError(
+                f"the logarithms of the hyperparameters are {said}; expected finite numbers.",
+                key="not-finite",
+            )
         lengthscales, variances, noise_variance = self.model.numbering.grouped(values.tolist())
         return self.model.kernel(lengthscales, variances), noise_variance
 

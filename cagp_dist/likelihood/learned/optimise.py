@@ -111,7 +111,8 @@ def maximise(
             raise ArgumentError(
                 "checkpoints given without a fingerprint of the objective: what another one has left there "
                 "could be taken for its own. Give fingerprint=objective.fingerprint, or a digest of data, "
-                "model and settings."
+                "model and settings.",
+                key="no-fingerprint",
             )
         digest = _digest(course, (fingerprint, optimiser, stopping))
         checkpoint = checkpoints.within(digest[:16]).of(digest)

@@ -99,7 +99,8 @@ class ProjectedData:
         if vector.shape != (self.size,):
             raise ArgumentError(
                 f"the vector has shape {vector.shape}; expected ({self.size},): logarithms of "
-                f"{', '.join(self.hyperparameters.names)}, then an entry of the actions for each point."
+                f"{', '.join(self.hyperparameters.names)}, then an entry of the actions for each point.",
+                key="shapes",
             )
         kernel, noise_variance = self.hyperparameters.read(vector)
         entries = vector[self.hyperparameters.size :]
@@ -108,7 +109,8 @@ class ProjectedData:
         if not (np.isfinite(lengths).all() and (lengths > 0.0).all()):
             raise ArgumentError(
                 "an action has entries that are not finite, or none but zeros; expected finite entries, one "
-                "of each block other than zero."
+                "of each block other than zero.",
+                key="empty-action",
             )
         image = self.tiles.forward(kernel, values)
         matrix = np.concatenate(
@@ -124,7 +126,8 @@ class ProjectedData:
             raise NumericalError(
                 f"S'G S of {self.actions} actions is not positive definite in floating point: the noise "
                 f"variance {noise_variance:.3g} is too small beside the variance {kernel.variance:.3g}. Give "
-                "bounds that keep it larger."
+                "bounds that keep it larger.",
+                key="not-positive-definite",
             ) from error
         inverse = _inverse(factor)
         solution = inverse @ block_sums(values[:, None] * self.right, self.layout.edges)
@@ -224,6 +227,7 @@ def check_projection(n: int, actions: int, *, fields: int, workers: int, memory_
         raise BudgetError(
             f"{actions:,} actions on {n:,} points{of_fields} need about {bytes_text(needed)}, more than the "
             f"{bytes_text(memory_limit_bytes)} that may be used.",
+            key="memory",
             remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_ACTIONS, Remedy.FEWER_OBSERVED),
         )
 

@@ -73,6 +73,7 @@ class VecchiaLikelihood(ModelLikelihood):
             raise BudgetError(
                 f"Vecchia's likelihood of {self.points:,} points and {counted(self.fields, 'field')} needs "
                 f"{bytes_text(needed)}, more than the {bytes_text(memory_limit_bytes)} that may be used.",
+                key="memory",
                 remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS, Remedy.FEWER_OBSERVED),
             )
         self.conditionals = sum(group.size for group in groups)

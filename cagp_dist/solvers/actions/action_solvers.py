@@ -69,7 +69,8 @@ class ConjugateGradient:
         elif self.preconditioner_size is not None:
             raise ArgumentError(
                 f"preconditioner_size is {self.preconditioner_size!r} without a preconditioner; name one of "
-                f"{', '.join(PRECONDITIONERS)}, or leave it out."
+                f"{', '.join(PRECONDITIONERS)}, or leave it out.",
+                key="no-preconditioner",
             )
 
     def plan(self, demand: Demand) -> Plan:

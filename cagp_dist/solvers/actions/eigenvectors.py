@@ -108,7 +108,8 @@ def _leading_pairs(gram: Gram, count: int, executor: Executor) -> tuple[Array, A
     except ArpackNoConvergence as error:
         raise NumericalError(
             f"{count} eigenvectors of the Gram matrix were not found ({error}). Ask for fewer iterations, or "
-            "use PseudoInputs, which need none."
+            "use PseudoInputs, which need none.",
+            key="no-eigenvectors",
         ) from error
     return values[::-1], vectors[:, ::-1]
 

@@ -105,12 +105,14 @@ class MixedActions(MadeOfParts):
             parts = parts_of_text(parts, ACTION_SOLVERS, numbers="actions", example=EXAMPLE)
         if not isinstance(parts, Sequence) or not parts:
             raise ArgumentError(
-                f"parts is {parts!r}; expected a list of at least one of {', '.join(ACTION_SOLVERS)}."
+                f"parts is {parts!r}; expected a list of at least one of {', '.join(ACTION_SOLVERS)}.",
+                key="parts-of-solver",
             )
         for part in parts:
             if isinstance(part, type) or not isinstance(part, ActionSolver):
                 raise ArgumentError(
-                    f"parts holds {part!r}; expected solvers with actions: {', '.join(ACTION_SOLVERS)}."
+                    f"parts holds {part!r}; expected solvers with actions: {', '.join(ACTION_SOLVERS)}.",
+                    key="parts-of-solver",
                 )
         object.__setattr__(self, "parts", tuple(parts))
 

@@ -76,7 +76,8 @@ class PseudoInputs(KnownActions):
             if len(points) < self.iterations:
                 raise ArgumentError(
                     f"at holds {len(points)} pseudo-inputs, fewer than the {self.iterations} iterations; "
-                    "give more of them, or lower iterations."
+                    "give more of them, or lower iterations.",
+                    key="few-pseudo-inputs",
                 )
 
     @classmethod
@@ -84,7 +85,9 @@ class PseudoInputs(KnownActions):
         """Take pseudo-inputs (i, p) as they are, one action each."""
         points = as_points("Z", Z)
         if len(points) == 0:
-            raise ArgumentError("Z holds no point; expected at least one pseudo-input, (i, p).")
+            raise ArgumentError(
+                "Z holds no point; expected at least one pseudo-input, (i, p).", key="no-points"
+            )
         return cls(len(points), at=tuple(tuple(point) for point in points.tolist()))
 
     def made(self, gram: Gram, *, executor: Executor) -> DenseActions:

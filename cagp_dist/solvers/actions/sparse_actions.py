@@ -82,7 +82,8 @@ class SparseActions:
             found = np.asarray(self.values, dtype=np.float64)
             if found.ndim != 1 or not np.isfinite(found).all():
                 raise ArgumentError(
-                    f"values has shape {found.shape}; expected one finite number for each observed point."
+                    f"values has shape {found.shape}; expected one finite number for each observed point.",
+                    key="shapes",
                 )
             # plain numbers, so that the solver is a value that can be compared and hashed
             object.__setattr__(self, "values", tuple(found.tolist()))
@@ -145,7 +146,8 @@ class Weighted:
         if solver.values is not None and len(solver.values) != n:
             raise ArgumentError(
                 f"values holds {len(solver.values):,} numbers; expected one for each of the {n:,} observed "
-                "points."
+                "points.",
+                key="shapes",
             )
         self._layout = BlockLayout.of(gram.X, solver.actions, order=solver.order)
         self._values = self._layout.draw(solver.seed) if solver.values is None else np.asarray(solver.values)

@@ -227,7 +227,8 @@ class Affine(ABC):
             system, cycle = self._system(blank, plan, executor)
             if not isinstance(system, TileSystem):
                 raise ArgumentError(
-                    "a solve by whole rings keeps no weights of targets; expected a plan by blocks of points."
+                    "a solve of whole rings keeps no weights of targets; expected blocks of points.",
+                    key="no-weights-of-rings",
                 )
             system.keeps_weights, written = True, WrittenWeights(system, writer)
             for _ in adjoint_states(system, Cycles(cycle), Iterations(self.iterations), watchers=(written,)):

@@ -139,7 +139,8 @@ class Hybrid(MadeOfParts):
             if not isinstance(parts, str):
                 raise ArgumentError(
                     f"block_size is {self.block_size} beside parts that are solvers; expected it with names "
-                    "of parts alone. Give each part its block_size."
+                    "of parts alone. Give each part its block_size.",
+                    key="block-sizes",
                 )
         if isinstance(parts, str):
             size = self.block_size or DEFAULT_BLOCK_SIZE
@@ -149,18 +150,21 @@ class Hybrid(MadeOfParts):
         if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, Part) for part in parts):
             raise ArgumentError(
                 f"parts is {parts!r}; expected a list of at least one of ConjugateGradient, RandomActions "
-                "and solvers like BlockGaussSeidel that sweep or update."
+                "and solvers like BlockGaussSeidel that sweep or update.",
+                key="parts-of-solver",
             )
         object.__setattr__(self, "parts", tuple(parts))
         sizes = sorted({size for size in map(_block_size, parts) if size is not None})
         if len(sizes) > 1:
             raise ArgumentError(
                 f"parts have blocks of {' and '.join(map(str, sizes))} points; expected one size. Give them "
-                "the same block_size."
+                "the same block_size.",
+                key="block-sizes",
             )
         if any(isinstance(part, Affine) and part.computational_share is not None for part in parts):
             raise ArgumentError(
-                "a part has a computational_share; a hybrid does all of its parts. Leave it out."
+                "a part has a computational_share; a hybrid does all of its parts. Leave it out.",
+                key="share-of-part",
             )
         *before, last = parts
         if self.condition and (
@@ -169,7 +173,8 @@ class Hybrid(MadeOfParts):
             raise ArgumentError(
                 f"condition is true with {', then '.join(map(_label, parts))}; expected solvers that sweep "
                 "or update, and then one part that takes actions, ConjugateGradient or RandomActions. Put "
-                "that one last, or leave condition out."
+                "that one last, or leave condition out.",
+                key="order-of-parts",
             )
 
     @property

@@ -61,7 +61,8 @@ class RingSystem:
         complete = complete_grid(problem.gram)
         if complete is None:
             raise ArgumentError(
-                f"{problem.gram!r} is not a complete latitude-longitude grid; expected a RingGram."
+                f"{problem.gram!r} is not a complete latitude-longitude grid; expected a RingGram.",
+                key="grid-type",
             )
         self._rings, self._layout = complete
         self._plan, self._executor, self._full = plan, executor, problem.full_covariance
@@ -174,7 +175,8 @@ class RingSystem:
             return [left[index : index + sectors] for index in range(0, len(left), sectors)]
         raise ArgumentError(
             "the state to start from kept no leftover, or that of other targets. Ask for the state with "
-            "keep_leftover, at the same targets."
+            "keep_leftover, at the same targets.",
+            key="no-leftover",
         )
 
     def forward(self, columns: Array) -> Pieces:
@@ -335,6 +337,7 @@ def copies_by_latitude(rings: RingGram, layout: Layout) -> Array:
     if rings.wavenumbers.mirrored and not np.array_equal(copies, copies[::-1]):
         raise ArgumentError(
             "one pole was observed once and the other at each of its copies, with the same noise in all; "
-            "expected the same of both. Observe each pole once, as cagp_dist.condition does."
+            "expected the same of both. Observe each pole once, as cagp_dist.condition does.",
+            key="poles-differ",
         )
     return copies

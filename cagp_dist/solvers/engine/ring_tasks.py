@@ -72,7 +72,8 @@ def _cholesky(blocks: Array) -> Array:
     except np.linalg.LinAlgError as error:
         raise NumericalError(
             "a diagonal block of the grid is not positive definite in floating point. Raise noise_variance, "
-            "or leave out pole rows and rings that nearly coincide."
+            "or leave out pole rows and rings that nearly coincide.",
+            key="not-positive-definite",
         ) from error
 
 

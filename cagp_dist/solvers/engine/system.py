@@ -106,6 +106,7 @@ class OpenBatch(Generic[Work]):
         """``Y`` of the batch as it was after a step, if it still is that."""
         if self.closed or self.step != step:
             raise ArgumentError(
-                "the leftover of this state is gone: the solve went on. Ask for it before the next state."
+                "the leftover of this state is gone: the solve went on. Ask for it before the next state.",
+                key="no-leftover",
             )
         return self.system.leftover(list(self.works.values()))

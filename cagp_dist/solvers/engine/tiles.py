@@ -171,7 +171,8 @@ class TileSystem:
             if len(found) != 1:
                 raise ArgumentError(
                     "the state to start from kept no leftover, or that of a whole grid, which blocks of "
-                    "points cannot continue from. Ask for the state with keep_leftover, at points."
+                    "points cannot continue from. Ask for the state with keep_leftover, at points.",
+                    key="no-leftover",
                 )
             self._leftover = found[0]
         return self._leftover

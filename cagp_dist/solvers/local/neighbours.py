@@ -348,7 +348,8 @@ class Neighbours:
         if self.causal:
             raise ArgumentError(
                 "causal is True, and coefficients of the mean would be estimated from observations of all "
-                "times; expected a mean that is known."
+                "times; expected a mean that is known.",
+                key="causal-mean",
             )
         n = gram.shape[0]
         if n <= SOME_POINTS:
@@ -421,7 +422,8 @@ class _Work:
         self._settings, self._kernel, self._causal = solver._settings, gram.kernel, solver.causal
         if solver.causal and not gram.kernel.parts[0].of_space_and_time:
             raise ArgumentError(
-                f"causal is True, and {gram.kernel!r} knows of no time; expected a kernel of space and time."
+                f"causal is True, and {gram.kernel!r} knows of no time; expected a kernel of space and time.",
+                key="causal-without-time",
             )
         self._scale = metric(gram.kernel, gram.X.shape[1])
 

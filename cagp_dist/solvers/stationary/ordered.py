@@ -27,7 +27,7 @@ class Ordered(Affine, ABC):
         super().__post_init__()
         if self.order not in self.orders:
             expected = ", ".join(map(repr, self.orders))
-            raise ArgumentError(f"order is {self.order!r}; expected one of {expected}.")
+            raise ArgumentError(f"order is {self.order!r}; expected one of {expected}.", key="unknown-word")
 
     @property
     def shuffled(self) -> bool:

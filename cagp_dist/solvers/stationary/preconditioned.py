@@ -43,13 +43,15 @@ class PreconditionedIteration(Affine, ABC):
             if self.preconditioner_size is not None:
                 raise ArgumentError(
                     f"preconditioner_size is {self.preconditioner_size} without a preconditioner; expected "
-                    f"one of {', '.join(map(repr, self.preconditioners))} beside it."
+                    f"one of {', '.join(map(repr, self.preconditioners))} beside it.",
+                    key="no-preconditioner",
                 )
             return
         if self.preconditioner not in self.preconditioners:
             raise ArgumentError(
                 f"preconditioner is {self.preconditioner!r}; expected one of "
-                f"{', '.join(map(repr, self.preconditioners))}: the spectrum that it leaves has bounds."
+                f"{', '.join(map(repr, self.preconditioners))}: the spectrum that it leaves has bounds.",
+                key="preconditioner-unknown",
             )
         find_preconditioner(self.preconditioner, self.preconditioner_size)
 

@@ -82,7 +82,8 @@ class DiagonalPlusLowRank:
         if not (diagonal > 0.0).all():
             raise ArgumentError(
                 f"the diagonal of a preconditioner has an entry of {diagonal.min():g}; expected noise above "
-                "zero at every point. Raise noise_variance, or use the preconditioner block-gauss-seidel."
+                "zero at every point. Raise noise_variance, or use the preconditioner block-gauss-seidel.",
+                key="no-noise",
             )
         self.diagonal, self.factor = diagonal, factor
 
@@ -272,7 +273,10 @@ PRECONDITIONERS: Mapping[str, type[PreconditionerSettings]] = MappingProxyType(
 def find_preconditioner(name: str, size: int | None = None) -> PreconditionerSettings:
     """Find a preconditioner by name, with its rank, block size or neighbours, or with its own default."""
     if not isinstance(name, str) or name not in PRECONDITIONERS:
-        raise ArgumentError(f"preconditioner is {name!r}; expected one of {', '.join(PRECONDITIONERS)}.")
+        raise ArgumentError(
+            f"preconditioner is {name!r}; expected one of {', '.join(PRECONDITIONERS)}.",
+            key="preconditioner-unknown",
+        )
     made = PRECONDITIONERS[name]
     if size is not None:
         check_count("preconditioner_size", size, least=1)

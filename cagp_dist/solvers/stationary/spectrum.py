@@ -149,7 +149,8 @@ def _beside_projection(
         raise ArgumentError(
             f"{setting} is {relaxation:g}, with which what the coarse space leaves may diverge; "
             f"expected a number above 0 and below {(1.0 - RITZ_MARGIN) * limit:.3g}. "
-            f"Leave {setting} out to have a safe value worked out."
+            f"Leave {setting} out to have a safe value worked out.",
+            key="relaxation",
         )
     return replace(stage, relaxation=relaxation, largest=limit)
 
@@ -159,7 +160,8 @@ def _check_converges(relaxation: float, largest: float, setting: str) -> None:
         raise ArgumentError(
             f"{setting} is {relaxation:g}, with which the iteration diverges on these points; expected "
             f"a number above 0 and below {_rounded_down(largest)}. Leave {setting} out to have a safe value "
-            "worked out."
+            "worked out.",
+            key="relaxation",
         )
 
 
