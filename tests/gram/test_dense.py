@@ -39,14 +39,14 @@ def test_factor_is_lower_in_fortran_order_and_leaves_the_matrix_alone():
 
 
 def test_a_matrix_that_is_not_positive_definite_is_an_error_with_advice():
-    with pytest.raises(
-        NumericalError, match=r"a 2 x 2 block .* not positive definite .* raise noise_variance"
-    ):
+    with pytest.raises(NumericalError) as refused:
         cholesky_lower(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    assert refused.value.key == "not-positive-definite"
     X = np.zeros((5, 1))
     gram = cagp.DenseGram(cagp.Matern32(1.0), X, noise_variance=np.zeros(5))
-    with pytest.raises(NumericalError, match=r"5 x 5 block of the Gram matrix .* or thin the points"):
+    with pytest.raises(NumericalError) as refused:
         gram.solve(np.ones(5))
+    assert refused.value.key == "not-positive-definite"
 
 
 @pytest.mark.parametrize("fields", [(), (3,)])

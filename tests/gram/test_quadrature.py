@@ -105,5 +105,6 @@ def test_columns_do_not_know_of_each_other_and_may_be_zero():
 
 
 def test_nothing_bounds_a_matrix_without_noise():
-    with pytest.raises(ArgumentError, match="a noise variance is zero; Lanczos quadrature needs every one"):
+    with pytest.raises(ArgumentError) as refused:
         next(quadrature_bounds(np.eye(3).__matmul__, np.ones(3), np.array([0.1, 0.0, 0.1]), np.ones((3, 1))))
+    assert refused.value.key == "no-noise"

@@ -363,8 +363,9 @@ def test_factors_take_the_memory_they_are_said_to_take(traced):
 
 @pytest.mark.parametrize("noise", [0.0, -1.0, np.nan, np.inf, [0.1, 0.1, 0.0], [0.1, np.nan, 0.1]])
 def test_noise_that_is_not_above_zero_is_refused(noise):
-    with pytest.raises(ArgumentError, match=r"noise_variance .*expected one number above zero, or 3 of them"):
+    with pytest.raises(ArgumentError) as refused:
         cagp.RingGram(cagp.LatLonGrid([0.0, 1.0, 2.0], 4), cagp.Matern32(1.0), noise_variance=noise)
+    assert refused.value.key == "ring-noise"
 
 
 @pytest.mark.parametrize("shape", [(0,), (2,), (4,), (12,), (1,), (3, 4), (3, 1)])

@@ -178,10 +178,9 @@ def test_what_is_no_drift_is_refused(region, case):
 
 def test_drifts_that_do_not_fit_are_refused(region, elevation, stations):
     table = region[0]
-    with pytest.raises(
-        ArgumentError, match=r"the observations span 3\d\d degrees of it; expected at most 180"
-    ):
+    with pytest.raises(ArgumentError) as refused:
         cagp.krige(stations, to=30.0, mean="regional_linear", **NUMBERS)
+    assert refused.value.key == "regional-mean"
     with pytest.raises(ArgumentError, match="mean is elevation, elevation; expected"):
         cagp.krige(table, to=1.0, mean=[elevation, elevation], **NUMBERS)
     with pytest.warns(DeprecationWarning, match="mean="), pytest.raises(ArgumentError) as both:
@@ -191,8 +190,9 @@ def test_drifts_that_do_not_fit_are_refused(region, elevation, stations):
         old = cagp.krige(table, to=5.0, drift="quadratic-latitude", **NUMBERS)
     now = cagp.krige(table, to=5.0, mean="quadratic-latitude", **NUMBERS)
     np.testing.assert_array_equal(old["std"], now["std"])
-    with pytest.raises(ArgumentError, match="prior and mean were both given"):
+    with pytest.raises(ArgumentError) as refused:
         cagp.krige(table, to=1.0, prior=cagp.Prior(KERNEL, 0.25), mean="quadratic-latitude")
+    assert refused.value.key == "prior-and-numbers"
     with pytest.raises(DataError) as refused:
         cagp.krige(table, to={"lat": [70.0], "lon": [0.0]}, mean=elevation, **NUMBERS)
     assert refused.value.key == "covariate-unknown"

@@ -396,14 +396,17 @@ def test_bad_coordinates_are_refused_by_row_and_unit():
 
     empty = with_()
     empty["northing"][7] = np.nan
-    with pytest.raises(DataError, match=r"'northing' of the table is empty in row .*expected a number"):
+    with pytest.raises(DataError) as refused:
         cagp.krige(empty, to=500.0, **IN_PLANE)
+    assert refused.value.key == "row"
     degrees = with_(easting=11.0 + X[:, 0] / 1e5, northing=48.0 + X[:, 1] / 1e5)
-    with pytest.raises(DataError, match=r"look like degrees: leave crs out"):
+    with pytest.raises(DataError) as refused:
         cagp.krige(degrees, to=500.0, **IN_PLANE)
+    assert refused.value.key == "outside-of-use"
     kilometres = with_(easting=TABLE["easting"] / 1000.0, northing=TABLE["northing"] / 1000.0)
-    with pytest.raises(DataError, match=r"look like kilometres, .*: multiply them by 1,000\."):
+    with pytest.raises(DataError) as refused:
         cagp.krige(kilometres, to=0.5, **IN_PLANE)
+    assert refused.value.key == "outside-of-use"
     mixed = with_()
     mixed["easting"][3:5] /= 1000.0
     mixed["northing"][3:5] /= 1000.0
@@ -412,13 +415,13 @@ def test_bad_coordinates_are_refused_by_row_and_unit():
     ):
         cagp.krige(mixed, to=TARGETS, **IN_PLANE, **NUMBERS)
     units = {"x (m)": TABLE["easting"], "y (km)": TABLE["northing"], "lead": Y}
-    with pytest.raises(
-        DataError, match=r"'x \(m\)' of the table is in m and 'y \(km\)' in km; expected x and y"
-    ):
+    with pytest.raises(DataError) as refused:
         cagp.krige(units, to=500.0, columns={"x": "x (m)", "y": "y (km)"})
+    assert refused.value.key == "units"
     angles = {"x (deg)": X[:, 0], "y (deg)": X[:, 1], "lead": Y}
-    with pytest.raises(DataError, match="are in 'deg'; expected lengths"):
+    with pytest.raises(DataError) as refused:
         cagp.krige(angles, to=500.0, columns={"x": "x (deg)", "y": "y (deg)"})
+    assert refused.value.key == "plane-in-degrees"
     with pytest.raises(ArgumentError) as raised:
         cagp.krige(TABLE, to=500.0)
     assert raised.value.remedies == (Setting("columns", {"x": "easting", "y": "northing"}),)
@@ -454,8 +457,9 @@ def test_without_pyproj_a_plane_works_and_a_system_says_what_to_install(monkeypa
     monkeypatch.setitem(sys.modules, "pyproj", None)
     plain = cagp.krige(TABLE, to=TARGETS, **{**IN_PLANE, "crs": None}, **NUMBERS)
     np.testing.assert_allclose(plain["mean"], dense()[0], rtol=1e-8)
-    with pytest.raises(ConfigurationError, match=r"crs, needs pyproj.*\[projections\]"):
+    with pytest.raises(ConfigurationError) as refused:
         cagp.krige(TABLE, to=TARGETS, **IN_PLANE, **NUMBERS)
+    assert refused.value.key == "no-package"
 
 
 @pytest.mark.exhaustive
@@ -585,16 +589,17 @@ def test_observations_whose_place_beside_a_result_is_not_known_are_refused():
     )
     np.testing.assert_allclose(seen[0], corner, rtol=1e-9)
     says = grid.assign_coords(crs=((), 0, {"crs_wkt": pyproj.CRS.from_epsg(32631).to_wkt()}))
-    with pytest.raises(ArgumentError, match=r"31N, and those of the result were read with crs='EPSG:32632'"):
+    with pytest.raises(ArgumentError) as refused:
         found.cagp.plot("mean", observations=says)
+    assert refused.value.key == "of-another-space"
     table = {each: TABLE[each] for each in ("easting", "northing", "lead")}
-    with pytest.raises(ArgumentError, match="does not say the names of x and y of its observations"):
+    with pytest.raises(ArgumentError) as refused:
         found.drop_attrs(deep=False).cagp.plot("mean", observations=table)
+    assert refused.value.key == "of-another-space"
     flat = cagp.Kriging(**{**IN_PLANE, "crs": None}, **NUMBERS).fit(table)
-    with pytest.raises(
-        ArgumentError, match="observations lie on the plane of easting and northing, the targ"
-    ):
+    with pytest.raises(ArgumentError) as refused:
         found.cagp.plot("mean", observations=flat)
+    assert refused.value.key == "of-another-space"
 
 
 def test_crs_replaces_the_system_of_a_grid(tmp_path):

@@ -132,9 +132,12 @@ def test_intervals_of_few_observations_hold_what_they_promise():
 
 def test_what_cannot_be_integrated_over_is_refused():
     X, y, _ = _drawn(3, 1, np.random.default_rng(0))
-    with pytest.raises(ArgumentError, match="3 observations and 1 coefficients of the mean"):
+    with pytest.raises(ArgumentError) as refused:
         integrate(cagp.Matern32(1.0), [_fields(X[:3], y)], held=Held())
-    with pytest.raises(ArgumentError, match="at one place"):
+    assert refused.value.key == "few-observations"
+    with pytest.raises(ArgumentError) as refused:
         integrate(cagp.Matern32(1.0), [_fields(np.ones((5, 2)), np.zeros((5, 1)))], held=Held())
-    with pytest.raises(ArgumentError, match="both or neither to be given"):
+    assert refused.value.key == "one-place"
+    with pytest.raises(ArgumentError) as refused:
         integrate(cagp.Matern32(1.0), [_fields(X, np.zeros((4, 1)))], held=Held(variance=1.0, nugget=True))
+    assert refused.value.key == "variance-with-nugget"

@@ -84,10 +84,12 @@ def test_a_preconditioner_makes_the_mean_converge_and_not_the_error_bars(name):
 
 
 def test_preconditioners_are_named_right():
-    with pytest.raises(ArgumentError, match="preconditioner is 'ilu'; expected one of pivoted-cholesky, ny"):
+    with pytest.raises(ArgumentError) as refused:
         cagp.ConjugateGradient(5, preconditioner="ilu")
-    with pytest.raises(ArgumentError, match="preconditioner_size is 5 without a preconditioner; name one of"):
+    assert refused.value.key == "preconditioner-unknown"
+    with pytest.raises(ArgumentError) as refused:
         cagp.ConjugateGradient(5, preconditioner_size=5)
+    assert refused.value.key == "no-preconditioner"
 
 
 def test_gradients_after_other_actions_follow_what_these_left(problem, dense):
@@ -328,5 +330,6 @@ def test_breakdown_is_reported_with_advice():
 
 def test_several_fields_are_refused_by_conjugate_gradients():
     problem = regression_problem(20, fields=3)
-    with pytest.raises(ArgumentError, match="y holds 3 fields; conjugate gradients follow one"):
+    with pytest.raises(ArgumentError) as refused:
         problem.condition(cagp.ConjugateGradient(2))
+    assert refused.value.key == "several-fields"

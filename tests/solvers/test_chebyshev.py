@@ -100,8 +100,9 @@ def test_a_preconditioned_step_that_diverges_is_refused(problem, kind, part):
     largest = 2.0 / eigh(problem.dense.G, P, eigvals_only=True)[-1]
     given = cagp.Richardson(2, float(part * largest), preconditioner=kind, preconditioner_size=20)
     if part > 1.0:
-        with pytest.raises(ArgumentError, match=r"step is .*, with which the iteration diverges .* below "):
+        with pytest.raises(ArgumentError) as refused:
             problem.condition(given)
+        assert refused.value.key == "relaxation"
     else:
         posterior = problem.condition(given)
         assert posterior.status.ok

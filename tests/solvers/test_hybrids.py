@@ -79,8 +79,9 @@ def test_several_fields_share_a_hybrid_without_conjugate_gradients():
     posterior = problem.condition(cagp.Hybrid(INDEPENDENT))
     stages, _ = hybrid_stages(INDEPENDENT, problem.dense.G, problem.dense.b)
     assert_close(posterior.mean, problem.dense.belief(compose(problem.dense.G, stages)[0])[0])
-    with pytest.raises(ArgumentError, match=r"y holds 3 fields; conjugate gradients follow one residual"):
+    with pytest.raises(ArgumentError) as refused:
         problem.condition(cagp.Hybrid([DIRECTIONS, BLOCKS]))
+    assert refused.value.key == "several-fields"
 
 
 @pytest.mark.parametrize(
@@ -123,8 +124,9 @@ def test_parts_may_be_named():
     assert cagp.Hybrid("gauss-seidel 1, block-jacobi 2").points_per_block == 1024
     with pytest.raises(ArgumentError, match=r"with 'cholesky 1'; expected names and numbers of iterations"):
         cagp.Hybrid("gauss-seidel 1, cholesky 1")
-    with pytest.raises(ArgumentError, match=r"block_size is 40 beside parts that are solvers"):
+    with pytest.raises(ArgumentError) as refused:
         cagp.Hybrid([BLOCKS], block_size=40)
+    assert refused.value.key == "block-sizes"
 
 
 def test_calibrated_is_that_of_the_parts():

@@ -27,10 +27,9 @@ def test_poles_that_are_copies_on_one_side_alone_are_refused():
     observed[0, 1:] = False
     rings = cagp.RingGram(grid, PRIOR.kernel, noise_variance=[0.1, 0.1, 0.4])
     masked = cagp.MaskedRings(rings, observed)
-    with pytest.raises(
-        ArgumentError, match=r"one pole was observed once and the other at each of its copies"
-    ):
+    with pytest.raises(ArgumentError) as refused:
         states_of(masked, cagp.Jacobi(1), np.zeros((9, 1)), NEW)
+    assert refused.value.key == "poles-differ"
     assert len(states_of(masked, cagp.BlockGaussSeidel(1, 4), np.zeros((9, 1)), NEW)) == 1
 
 
@@ -53,8 +52,9 @@ def test_fields_that_are_not_of_the_grid_are_refused(solver):
 def test_conjugate_gradients_take_one_field():
     problem = grid_problem("no poles, odd Q")
     solver = cagp.ConjugateGradient(1)
-    with pytest.raises(ArgumentError, match=r"y holds 2 fields; .* Call condition\(\) once per field"):
+    with pytest.raises(ArgumentError) as refused:
         cagp.condition(PRIOR, problem.grid, problem.field(2), problem.grid, solver=solver)
+    assert refused.value.key == "several-fields"
     posterior = cagp.condition(PRIOR, problem.grid, problem.field(1), problem.grid, solver=solver)
     assert posterior.mean.shape == (1, *problem.grid.shape)
     assert posterior.variance.shape == problem.grid.shape

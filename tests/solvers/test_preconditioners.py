@@ -154,10 +154,12 @@ def test_cost_grows_with_rank_up_to_the_points():
 
 
 def test_what_is_wrong_is_said():
-    with pytest.raises(ArgumentError, match=r"an entry of 0; expected noise above zero .* Raise noise_var"):
+    with pytest.raises(ArgumentError) as refused:
         DiagonalPlusLowRank(np.zeros(3), np.ones((3, 1)))
-    with pytest.raises(ArgumentError, match="preconditioner is 'ilu'; expected one of pivoted-cholesky, ny"):
+    assert refused.value.key == "no-noise"
+    with pytest.raises(ArgumentError) as refused:
         find_preconditioner("ilu")
+    assert refused.value.key == "preconditioner-unknown"
     with pytest.raises(ArgumentError, match="preconditioner_size is 0; expected an integer of at least 1"):
         find_preconditioner("pivoted-cholesky", 0)
     assert find_preconditioner("nystrom") == Nystrom()

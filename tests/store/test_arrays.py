@@ -139,8 +139,9 @@ def test_a_group_is_written_once_and_others_may_follow(tmp_path, dataset):
     write_group(tmp_path, "posterior", dataset)
     write_group(tmp_path, "calibration", dataset[["count"]])
     assert read_group(tmp_path).attrs == {"run_key": "k"}
-    with pytest.raises(StoreError, match=r"'posterior' is in .* already; .* Write to a new folder"):
+    with pytest.raises(StoreError) as refused:
         write_group(tmp_path, "posterior", dataset)
+    assert refused.value.key == "group-exists"
 
 
 def test_chunks_equal_to_the_fill_are_written_too(tmp_path):
@@ -181,8 +182,9 @@ def test_any_flipped_bit_or_cut_of_a_chunk_is_found(tmp_path, dataset, victim):
 def test_damaged_metadata_or_no_store_is_an_error(tmp_path, dataset):
     with pytest.raises(StoreError, match="cannot read the metadata"):
         missing_chunks(tmp_path / "absent")
-    with pytest.raises(StoreError, match="there is no group 'posterior'"):
+    with pytest.raises(StoreError) as refused:
         read_group(tmp_path / "absent", "posterior")
+    assert refused.value.key == "no-group"
     write_group(tmp_path, "posterior", dataset)
     (tmp_path / "posterior" / "t2m" / "zarr.json").write_text("{")
     with pytest.raises(StoreError, match="cannot read the metadata"):
@@ -199,8 +201,9 @@ def test_what_a_store_cannot_hold_is_refused_before_anything_is_written(tmp_path
     ]:
         with pytest.raises(ArgumentError, match=message):
             write_group(where, "g", xr.Dataset({"v": ("x", values)}))
-    with pytest.raises(ArgumentError, match="chunk length of 'x' is 0"):
+    with pytest.raises(ArgumentError) as refused:
         write_group(where, "g", xr.Dataset({"v": ("x", np.zeros(2))}), chunks={"x": 0})
+    assert refused.value.key == "chunks"
     assert not where.exists()
 
 

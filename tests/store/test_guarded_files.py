@@ -43,8 +43,9 @@ def test_links_in_the_output_folder_are_not_written_through(tmp_path, precious):
         with pytest.raises(ConfigurationError, match=rf"{re.escape(name)} is a link to .*elsewhere"):
             output_lock(tmp_path / "other").__enter__()
         if name.startswith("report"):
-            with pytest.raises(ConfigurationError, match=r"report/4f1d is a link to .*elsewhere"):
+            with pytest.raises(ConfigurationError) as refused:
                 write_report(tmp_path / "other" / "runs" / "4f1d.zarr")
+            assert refused.value.key == "link"
         link.unlink()
     (tmp_path / f".page.{os.getpid()}").symlink_to(precious)
     with whole_file(tmp_path / "page") as temporary:
@@ -64,10 +65,12 @@ def test_pipes_and_devices_are_refused_and_do_not_hang(tmp_path):
         load_job("/dev/zero")
     with pytest.raises(DataError, match="not a regular file"):
         open_file(pipe, scratch=tmp_path)
-    with pytest.raises(DataError, match="not a regular file"):
+    with pytest.raises(DataError) as refused:
         read_file(pipe)
-    with pytest.raises(DataError, match="no GRIB or NetCDF file"):
+    assert refused.value.key == "not-a-table"
+    with pytest.raises(DataError) as refused:
         files_at(str(tmp_path), scratch=tmp_path / "scratch")
+    assert refused.value.key == "no-field-file"
     with pytest.raises(StoreError):
         current_run(tmp_path)
 

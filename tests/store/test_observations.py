@@ -60,8 +60,9 @@ def test_another_spelling_of_its_unit_is_no_other_variable(store):
     old.wind.attrs, new.wind.attrs = {"units": "m s**-1"}, {"units": "m s-1"}
     append_times(store, old)
     assert append_times(store, new) == IngestResult(times_added=1, times_present=0)
-    with pytest.raises(StoreError, match=r"holds wind \[hPa\], and .* holds wind \[m s-1\]"):
+    with pytest.raises(StoreError) as refused:
         append_times(store, new.assign(wind=new.wind.assign_attrs(units="hPa")))
+    assert refused.value.key == "of-another-variable"
 
 
 def test_a_time_that_is_there_already_is_skipped_and_others_are_inserted(store):
@@ -89,26 +90,25 @@ def test_other_values_at_a_time_that_is_there_are_refused_and_nothing_is_written
     append_times(store, field([0, 1]))
     changed = field([1, 2])
     changed.t2m[0, 0, 0] += 0.5
-    with pytest.raises(
-        StoreError,
-        match=r"2020-01-02T00:00 is in .* with other values, which differ by up to 0\.5 K; they came from",
-    ):
+    with pytest.raises(StoreError) as refused:
         append_times(store, changed)
+    assert refused.value.key == "several-values"
     xr.testing.assert_equal(open_observations(store), field([0, 1]))
     changed.t2m[0] = np.nan
-    with pytest.raises(StoreError, match="by up to nan K"):
+    with pytest.raises(StoreError) as refused:
         append_times(store, changed)
+    assert refused.value.key == "several-values"
 
 
 def test_another_grid_is_refused(store):
     append_times(store, field([0]))
     shifted = field([1]).assign_coords(latitude=[-11.0, 0.0, 11.0])
-    with pytest.raises(
-        StoreError, match=r"3 latitudes -11\.\.11, and .* has 3 -10\.\.10; a store holds one grid"
-    ):
+    with pytest.raises(StoreError) as refused:
         append_times(store, shifted)
-    with pytest.raises(StoreError, match=r"2 longitudes 0\.\.90, and .* has 4 0\.\.270"):
+    assert refused.value.key == "of-another-grid"
+    with pytest.raises(StoreError) as refused:
         append_times(store, field([1]).isel(longitude=[0, 1]))
+    assert refused.value.key == "of-another-grid"
     rounded = field([1]).assign_coords(latitude=np.array([-10.0, 1e-6, 10.0]))
     assert append_times(store, rounded).times_added == 1
 
@@ -129,12 +129,12 @@ def test_only_the_wanted_times_are_read(store):
 
 def test_absent_times_are_named(store):
     append_times(store, field([0, 3]))
-    with pytest.raises(
-        DataError, match=r"1 of 2 .* \(such as 2021-01-01T00:00\)\. It has 2 times from 2020-01-01"
-    ):
+    with pytest.raises(DataError) as refused:
         open_observations(store, times=["2020-01-01", "2021-01-01"])
-    with pytest.raises(DataError, match="0 of 0 selected"):
+    assert refused.value.key == "absent-times"
+    with pytest.raises(DataError) as refused:
         open_observations(store, times=[])
+    assert refused.value.key == "absent-times"
     with pytest.raises(ArgumentError, match="times cannot be read"):
         open_observations(store, times=["noon"])
 
@@ -152,8 +152,9 @@ def test_a_process_opens_a_batch_once_to_list_it(store, monkeypatch):
     batches._opened.cache_clear()
     monkeypatch.setattr(batches, "open_group", open_group)
     for day in (5, 6):
-        with pytest.raises(DataError, match="are not in"):
+        with pytest.raises(DataError) as refused:
             open_observations(store, times=field([day]).time.values)
+        assert refused.value.key == "absent-times"
         assert set_aside_preliminary(store, field([day])) is None
         assert append_times(store, field([day])).times_added == 1
         assert stored_times(store).size == day + 1
@@ -181,16 +182,19 @@ def test_a_batch_that_was_exchanged_is_opened_again(store):
 
 
 def test_no_store_an_empty_one_and_something_else_are_told_apart(store, tmp_path):
-    with pytest.raises(StoreError, match="there is no observation store at"):
+    with pytest.raises(StoreError) as refused:
         open_observations(store)
+    assert refused.value.key == "no-store"
     append_times(store, field([0]))
     for batch in batch_folders(store):
         batch.rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match="holds no time yet"):
+    with pytest.raises(DataError) as refused:
         open_observations(store)
+    assert refused.value.key == "no-times"
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StoreError, match="exists and is not an observation store"):
+    with pytest.raises(StoreError) as refused:
         append_times(tmp_path / "folder", field([0]))
+    assert refused.value.key == "not-a-store"
 
 
 def test_chunks_are_small_compressed_and_checked(store, monkeypatch):
@@ -250,8 +254,9 @@ def test_one_process_at_a_time_writes(store):
         fcntl.flock(other, fcntl.LOCK_EX)
         staging = store.parent / ".observations.zarr.staging"
         (staging / "work").mkdir(parents=True)
-        with pytest.raises(BusyError, match=r"is in use by .*, and one process at a time may write there"):
+        with pytest.raises(BusyError) as refused:
             append_times(store, field([1]))
+        assert refused.value.key == "in-use"
         assert (staging / "work").exists()
     assert append_times(store, field([1])).times_added == 1
     assert not staging.exists()

@@ -47,8 +47,9 @@ def test_a_packed_run_comes_back_as_it_was(root, template):
     verify_files(run)
     assert manifest.digests_of(run) == template[1]
     assert list(path.parent.iterdir()) == list((root / ".staging").iterdir()) == []
-    with pytest.raises(ConfigurationError, match=r"0 runs in .* begin with '12'"):
+    with pytest.raises(ConfigurationError) as refused:
         unpack_run(root, "12")
+    assert refused.value.key == "several-runs"
 
 
 @pytest.mark.parametrize("name", ["{root}/{key:.6}", "{root}/{key}", "{root}/packed/{key}.zip"])

@@ -118,10 +118,12 @@ def test_a_job_is_the_same_whichever_times_a_command_asked_for():
 
 
 def test_wrong_arguments_are_refused(root, tmp_path):
-    with pytest.raises(ArgumentError, match="keep is 0; expected at least 1"):
+    with pytest.raises(ArgumentError) as refused:
         prune_runs(root, Retention(runs=0))
-    with pytest.raises(ConfigurationError, match="there is no published run in"):
+    assert refused.value.key == "keep"
+    with pytest.raises(ConfigurationError) as refused:
         prune_runs(tmp_path / "absent", Retention(runs=1))
+    assert refused.value.key == "no-run"
     assert not (tmp_path / "absent").exists()
 
 

@@ -236,10 +236,12 @@ def test_a_link_that_leads_nowhere_is_an_error_that_names_it(root):
 def test_a_missing_run_is_an_error(root):
     run = current_run(root)
     shutil.rmtree(run)
-    with pytest.raises(StoreError, match="there is no run at"):
+    with pytest.raises(StoreError) as refused:
         verify_files(run)
-    with pytest.raises(StoreError, match=r"CURRENT names the run \w+, but .* is missing"):
+    assert refused.value.key == "no-run"
+    with pytest.raises(StoreError) as refused:
         current_run(root)
+    assert refused.value.key == "no-run"
 
 
 @pytest.mark.parametrize(
@@ -358,8 +360,9 @@ def test_a_key_is_the_same_in_another_process():
 
 
 def test_a_key_of_something_that_is_not_json_is_refused():
-    with pytest.raises(ArgumentError, match="the run key cannot be written as JSON"):
+    with pytest.raises(ArgumentError) as refused:
         run_key(**KEY | {"job": {"lengthscale": float("inf")}})
+    assert refused.value.key == "not-json"
 
 
 # The lock

@@ -240,8 +240,9 @@ def test_the_axes_of_a_map_ascend_and_may_begin_west_of_greenwich():
     fields = {"mean": np.full(GRID, 280.0), "std": np.ones(GRID), "noise_variance": 0.5}
     check_group("map", prediction_group("map", **axes, **fields))
     jump = AXES | {"east": AXES["east"] % 352.0}
-    with pytest.raises(StoreError, match="map/longitude does not ascend"):
+    with pytest.raises(StoreError) as refused:
         check_group("map", prediction_group("map", **jump, **fields))
+    assert refused.value.key == "axis-order"
 
 
 def test_the_standard_deviation_says_that_it_is_latent():
@@ -328,16 +329,18 @@ def test_a_trace_needs_one_time_per_iteration_and_one_set_of_levels():
         trace_group([score], seconds=[0.0, 1.0])
     with pytest.raises(ArgumentError, match="0 scores and 0 times"):
         trace_group([], seconds=[])
-    with pytest.raises(ArgumentError, match="levels differ"):
+    with pytest.raises(ArgumentError) as refused:
         trace_group([score, other], seconds=[0.0, 1.0])
+    assert refused.value.key == "levels-differ"
 
 
 # Checks before publication
 
 
 def test_an_unknown_group_is_refused():
-    with pytest.raises(StoreError, match="no group 'maps'; expected one of posterior, map"):
+    with pytest.raises(StoreError) as refused:
         check_group("maps", _groups()["map"])
+    assert refused.value.key == "group-unknown"
 
 
 def test_wrong_dimensions_are_refused():
@@ -446,8 +449,9 @@ def test_the_part_that_was_not_computed_may_be_there_or_not():
     )
     check_group("map", on_map)
     assert on_map.t2m_std_computational.dims == ("time", "latitude", "longitude")
-    with pytest.raises(StoreError, match=r"posterior/t2m_std_computational ranges over -"):
+    with pytest.raises(StoreError) as refused:
         check_group("posterior", group.assign(t2m_std_computational=-group.t2m_std_computational))
+    assert refused.value.key == "implausible"
     with pytest.raises(StoreError, match="t2m_std_computational has dimensions"):
         check_group("posterior", group.assign(t2m_std_computational=group.t2m_std_computational[0]))
 
@@ -466,5 +470,6 @@ def test_a_map_has_all_its_error_bars_or_none():
             check_group("map", whole.drop_vars(name))
         with pytest.raises(StoreError, match=f"group 'map_std' lacks the variable '{name}'"):
             check_group("map_std", whole.drop_vars(name))
-    with pytest.raises(StoreError, match="map_std/latitude does not ascend"):
+    with pytest.raises(StoreError) as refused:
         check_group("map_std", whole.isel(latitude=slice(None, None, -1)))
+    assert refused.value.key == "axis-order"
