@@ -113,5 +113,6 @@ def test_all_times_are_frames_of_a_page_in_the_same_colours(tmp_path):
     assert 0.2 < there.mean() < 0.9  # the map, and not its frame and colour bar
     assert f'<img id="frame" src="{found[0]["picture"]}"' in text  # what is there without scripts
     assert plt.get_fignums() == []
-    with pytest.raises(ArgumentError, match=r"'std' has the dimensions .*expected one beside"):
+    with pytest.raises(ArgumentError) as refused:
         days.cagp.animate(tmp_path / "days.html", "std")
+    assert refused.value.key == "several-dimensions"

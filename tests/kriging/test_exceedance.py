@@ -53,8 +53,9 @@ def test_an_interval_is_that_of_the_distribution(table):
     ends, quantiles = mixture.cagp.interval(0.9), mixture.field_quantile
     np.testing.assert_array_equal(ends.lower, quantiles.sel(quantile_level=0.05))
     np.testing.assert_array_equal(ends.upper, quantiles.sel(quantile_level=0.95))
-    with pytest.raises(ArgumentError, match=r"quantiles from 0.025 to 0.975; expected at most 0.95"):
+    with pytest.raises(ArgumentError) as refused:
         mixture.cagp.interval(0.99)
+    assert refused.value.key == "level-beyond-quantiles"
     with pytest.raises(ArgumentError, match="level is 90; expected a number between 0 and 1"):
         field.cagp.interval(90)
 
@@ -76,12 +77,15 @@ def test_each_place_may_have_its_threshold_and_gaps_stay_gaps(table):
     found = field.cagp.exceedance(limit)
     expected = stats.norm.sf(limit.values[None, :], field["mean"], field["std"])
     np.testing.assert_allclose(found, expected, rtol=1e-12)  # NaN where the threshold is
-    with pytest.raises(ArgumentError, match="threshold has the dimensions"):
+    with pytest.raises(ArgumentError) as refused:
         field.cagp.exceedance(xr.DataArray([1.0, 2.0], dims="other"))
-    with pytest.raises(ArgumentError, match="on other coordinates"):
+    assert refused.value.key == "threshold-dimensions"
+    with pytest.raises(ArgumentError) as refused:
         field.cagp.exceedance(field["mean"].assign_coords(latitude=field.latitude + 1.0))
-    with pytest.raises(ArgumentError, match="expected a number"):
+    assert refused.value.key == "threshold-dimensions"
+    with pytest.raises(ArgumentError) as refused:
         field.cagp.exceedance("warm")
+    assert refused.value.key == "threshold"
 
 
 def test_a_recalibrated_result_exceeds_as_the_student_distribution_that_it_is():
@@ -127,8 +131,9 @@ def test_quantiles_are_kept_to_and_bound_what_lies_beyond():
     far = field.cagp.exceedance(float(table.max()) + 1.0)
     np.testing.assert_allclose(far, 0.025, rtol=1e-9)
     assert "0.025 means that or less, 0.975 that or more" in far.attrs["comment"]
-    with pytest.raises(ArgumentError, match="each with its own noise"):
+    with pytest.raises(ArgumentError) as refused:
         field.cagp.exceedance(10.0, of="observation")
+    assert refused.value.key == "observation-of-integrated"
 
 
 def test_what_a_result_does_not_say_is_refused(table):

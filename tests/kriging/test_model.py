@@ -67,14 +67,17 @@ def test_parameters_are_stored_as_they_came_and_can_be_changed():
     assert model.get_params()["noise_std"] == 0.2
     assert repr(model) == f"Kriging(kernel={kernel!r}, noise_std=0.2)"
     assert repr(cagp.Kriging(variance=np.array([1.0, 2.0]))) == "Kriging(variance=array([1., 2.]))"
-    with pytest.raises(ArgumentError, match="noise_std is 'err', the name of a column, but arrays have none"):
+    with pytest.raises(ArgumentError) as refused:
         cagp.Kriging(noise_std="err").fit(np.zeros((1, 2)), [1.0])
+    assert refused.value.key == "noise-std"
     again = cagp.Kriging(**model.get_params())
     assert again.get_params() == model.get_params()
-    with pytest.raises(ArgumentError, match="no parameter 'noise'"):
+    with pytest.raises(ArgumentError) as refused:
         model.set_params(noise=1.0)
-    with pytest.raises(ArgumentError, match="call fit"):
+    assert refused.value.key == "parameter-unknown"
+    with pytest.raises(ArgumentError) as refused:
         model.predict(1.0)
+    assert refused.value.key == "not-fitted"
 
 
 def test_scikit_learn_can_clone_and_cross_validate_it(stations):

@@ -168,8 +168,9 @@ def test_a_field_on_x_and_y_is_an_external_drift():
     with pytest.warns(UserWarning, match="'dem' is not known at"):
         cagp.krige(TABLE, to=TARGETS, mean=holes.assign_attrs(_FillValue=-9999.0), **IN_PLANE, **NUMBERS)
     elsewhere = dem.assign_coords(crs=((), 0, {"crs_wkt": pyproj.CRS.from_epsg(32633).to_wkt()}))
-    with pytest.raises(ArgumentError, match=r"on the plane of x and y.*33N, and the observations lie on"):
+    with pytest.raises(ArgumentError) as refused:
         cagp.krige(TABLE, to=TARGETS, mean=elsewhere, **IN_PLANE, **NUMBERS)
+    assert refused.value.key == "drift-system"
     endless = dem.where(x < EAST + 2000.0, np.inf)
     with pytest.raises(DataError) as refused:
         cagp.krige(TABLE, to=TARGETS, mean=endless, **IN_PLANE, **NUMBERS)
@@ -257,10 +258,12 @@ def test_a_model_grid_on_a_projection_is_mapped_on_its_own_axes():
     assert found["lcc"].attrs == LAMBERT
     whole = 280.0 + np.sin(given.x / 12.0) + np.cos(given.y / 9.0)
     assert float(abs(found["mean"] - whole).max()) < 0.2
-    with pytest.raises(DataError, match=r"'lcc' is named and not there; .* whole dataset"):
+    with pytest.raises(DataError) as refused:
         cagp.krige(given["t2m"])
-    with pytest.raises(DataError, match="'lcc' describes no system that pyproj knows"):
+    assert refused.value.key == "no-grid-mapping"
+    with pytest.raises(DataError) as refused:
         cagp.krige(given.assign(lcc=((), 0, {"grid_mapping_name": "nonsense"})))
+    assert refused.value.key == "system-unknown"
     said = cagp.krige(
         given["t2m"], crs=pyproj.CRS.from_cf(LAMBERT), lengthscale=15.0, variance=1.0, noise_std=0.05
     )
@@ -290,15 +293,17 @@ def test_systems_that_are_known_are_brought_together():
     grid = cagp.krige(TABLE, to=degrees, **IN_PLANE, **NUMBERS)
     assert grid["mean"].dims == ("lat", "lon")
     assert float(grid["std"].min()) < 1.0
-    with pytest.raises(ArgumentError, match=r"on the plane of x and y.*, the targets on the globe.* crs="):
+    with pytest.raises(ArgumentError) as refused:
         cagp.krige(
             {"x": X[:, 0], "y": X[:, 1], "lead": Y},
             columns={"x": "x", "y": "y"},
             to={"lat": [48.1], "lon": [11.0]},
             **NUMBERS,
         )
-    with pytest.raises(DataError, match="1 target of 2 cannot be brought from the globe to"):
+    assert refused.value.key == "of-another-space"
+    with pytest.raises(DataError) as refused:
         cagp.krige(TABLE, to={"lat": [48.1, 5.0], "lon": [11.0, -81.0]}, **IN_PLANE, **NUMBERS)
+    assert refused.value.key == "not-in-system"
 
 
 def test_grids_with_latitudes_of_two_dimensions_are_points_of_the_sphere():
@@ -339,8 +344,9 @@ def test_what_kriging_offers_works_on_a_plane():
     for solver in ("neighbours", cagp.Neighbours(100, drift="linear"), "block-gauss-seidel", cagp.Cholesky()):
         near = cagp.krige(TABLE, to=TARGETS, solver=solver, **IN_PLANE, **NUMBERS)
         np.testing.assert_allclose(near["mean"], mean, atol=0.2)
-    with pytest.raises(ArgumentError, match=r"points of the plane .* solver=cagp.Neighbours\(\)"):
+    with pytest.raises(ArgumentError) as refused:
         cagp.krige(TABLE, to=TARGETS, solver="rings", **IN_PLANE, **NUMBERS)
+    assert refused.value.key == "no-rings"
 
 
 def test_times_on_a_plane_are_informed_by_each_other():
@@ -500,8 +506,9 @@ def test_maps_of_a_plane_are_drawn_and_written_in_its_system(tmp_path):
         assert page.tags[33922].value[3:5] == (EAST, NORTH + SIDE)
         assert page.geotiff_tags["ProjectedCSTypeGeoKey"] == 32632
     plane = cagp.krige(TABLE, to={"resolution": 1000.0}, **{**IN_PLANE, "crs": None}, **NUMBERS)
-    with pytest.raises(ConfigurationError, match="the plane has no system, by which GeoTIFF"):
+    with pytest.raises(ConfigurationError) as refused:
         plane.cagp.to_geotiff(tmp_path / "none.tif")
+    assert refused.value.key == "system-of-geotiff"
 
 
 def _places(system, unit):

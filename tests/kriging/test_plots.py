@@ -62,8 +62,9 @@ def test_observations_lie_where_they_are_in_the_colours_of_the_map(field):
         assert drawn.cmap.name == image.cmap.name
         assert dots_of(std).get_array() is None
         np.testing.assert_allclose(dots_of(std).get_offsets(), drawn.get_offsets())
-    with pytest.raises(ArgumentError, match="the observations are in 'degC' and the result in 'K'"):
+    with pytest.raises(ArgumentError) as refused:
         field.cagp.plot(observations=pd.DataFrame(TABLE).rename(columns={"value [K]": "value [degC]"}))
+    assert refused.value.key == "units"
 
 
 def test_observations_are_read_as_those_of_the_result_were(field):
@@ -99,8 +100,9 @@ def test_one_map_goes_into_axes_of_ones_own(field):
     figure, axes = plt.subplots()
     assert field.cagp.plot.probability(10.0, ax=axes) is figure
     assert len(axes.get_images()) == 1
-    with pytest.raises(ArgumentError, match="one pair of axes for 2 maps"):
+    with pytest.raises(ArgumentError) as refused:
         field.cagp.plot(ax=axes)
+    assert refused.value.key == "one-axes"
 
 
 def test_times_are_small_multiples_in_the_same_colours():
@@ -123,10 +125,12 @@ def test_times_are_small_multiples_in_the_same_colours():
     assert [dots_of(panel).get_array().tolist() for panel in chosen.axes[:2]] == [[4.0], [5.0]]
     none = days.cagp.plot("mean", time="2020-01-05T00:00Z", observations=observed.isel(time=[0, 1]))
     assert none.axes[0].get_title(loc="left").endswith("2020-01-05 00:00; no observation")
-    with pytest.raises(ArgumentError, match="time is 2021-01-05, which is none of the 11 times"):
+    with pytest.raises(ArgumentError) as refused:
         days.cagp.plot("mean", time="2021-01-05")
-    with pytest.raises(ArgumentError, match="field and time were both given"):
+    assert refused.value.key == "time-not-in-result"
+    with pytest.raises(ArgumentError) as refused:
         days.cagp.plot("mean", time="2020-01-05", field=1)
+    assert refused.value.key == "field-and-time"
 
 
 def test_the_error_has_the_share_that_computation_would_take_away(hours):
@@ -167,5 +171,6 @@ def test_places_over_time_are_lines_with_their_band(hours):
     one = hours.isel(place=[0])
     own, axes = plt.subplots()
     assert one.cagp.plot(ax=axes) is own
-    with pytest.raises(ArgumentError, match="one pair of axes for 2 places"):
+    with pytest.raises(ArgumentError) as refused:
         hours.cagp.plot(ax=axes)
+    assert refused.value.key == "one-axes"

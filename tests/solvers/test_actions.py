@@ -118,8 +118,9 @@ def test_mixed_actions_are_as_calibrated_as_their_parts(problem):
     independent, mixed = POLICIES["two kinds"], POLICIES["points, then gradients"]
     assert (independent.calibrated, independent.many_fields) == ("exact", True)
     assert (mixed.calibrated, mixed.many_fields) == ("approximate", False)
-    with pytest.raises(ArgumentError, match="y holds 3 fields"):
+    with pytest.raises(ArgumentError) as refused:
         regression_problem(20, fields=3).condition(mixed)
+    assert refused.value.key == "several-fields"
     assert problem.condition(mixed).stats.relative_residual < 1.0
     assert problem.condition(independent).stats.relative_residual is None
 
@@ -146,10 +147,12 @@ def test_pseudo_inputs_anywhere_are_the_formula(problem, dense):
     assert_close(posterior.mean, mean)
     assert_close(posterior.covariance, covariance)
     assert cagp.PseudoInputs.at_points(Z) == cagp.PseudoInputs(9, at=Z)
-    with pytest.raises(ArgumentError, match="Z holds no point; expected at least one pseudo-input"):
+    with pytest.raises(ArgumentError) as refused:
         cagp.PseudoInputs.at_points(np.empty((0, 2)))
-    with pytest.raises(ArgumentError, match="at holds 9 pseudo-inputs, fewer than the 10 iterations"):
+    assert refused.value.key == "no-points"
+    with pytest.raises(ArgumentError) as refused:
         cagp.PseudoInputs(10, at=Z)
+    assert refused.value.key == "few-pseudo-inputs"
 
 
 @pytest.mark.parametrize("solver", PLAIN.values(), ids=PLAIN)
