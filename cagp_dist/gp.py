@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from cagp_dist.gram.targets import Targets
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.runtime import ExecutorLike
+    from cagp_dist.runtime.memo import Memo
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.engine.kept_weights import WeightStore
-    from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 
 def condition(
@@ -49,8 +48,8 @@ def condition(
     memory_limit_bytes: int | None = None,
     computational_bounds: bool = False,
     lanczos_steps: int = 0,
-    checkpoints: "SolveCheckpoints | None" = None,
-    weights: "WeightStore | None" = None,
+    checkpoints: "Memo | None" = None,
+    weights: "Memo | None" = None,
     progress: Callable[[Progress], None] | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Posterior:
@@ -91,11 +90,11 @@ def condition(
         variance; at all targets one step costs as much as one to two sweeps. The smaller the noise compared
         with the variance of the field, the more steps are needed to improve on the bounds from neighbours;
         fewer steps change no digit. 0: none.
-    checkpoints : Checkpoints, optional
-        Where iterations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
+    checkpoints : FolderMemo, optional
+        Where iterations are kept (`cagp_dist.store.memo.FolderMemo`), so that the same call goes on
         from there after a loss, with the same bits.
-    weights : KeptWeights, optional
-        Where weights of the targets are kept (`cagp_dist.store.weights.KeptWeights`). An affine solver sweeps
+    weights : Memo, optional
+        Where weights of the targets are kept (`cagp_dist.store.memo.FolderMemo`). An affine solver sweeps
         once, without data. Other observations at the same points, with the same prior, targets and solver,
         then cost only one product. The trace has only the prior and the last iteration, and mean and variance
         agree with those of a solve up to rounding. Solves by whole rings, with full covariances, a

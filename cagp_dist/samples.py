@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count, check_generator
-from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.result import Progress, shaped_as_targets
 from cagp_dist.prior import Prior, check_prior
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from cagp_dist.posterior.problem import Pattern
     from cagp_dist.posterior.sampling import Sampler
     from cagp_dist.runtime import ExecutorLike
+    from cagp_dist.runtime.memo import Memo
     from cagp_dist.solvers import Solver, Status
-    from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
     from cagp_dist.tiling import Range
 
 
@@ -170,7 +169,7 @@ def posterior_by_samples(
     generator: np.random.Generator,
     executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
-    checkpoints: "SolveCheckpoints | None" = None,
+    checkpoints: "Memo | None" = None,
     progress: Callable[[Progress], None] | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> SampledPosterior:
@@ -184,8 +183,8 @@ def posterior_by_samples(
     samples : int
         N: the variance has a relative standard error of ``sqrt(2 / N)``, 7 % for 400, and the standard
         deviation half of that. With random waves it is up to 6 % more, see `SampledPosterior.relative_error`.
-    checkpoints : Checkpoints, optional
-        Where sums over samples are kept (`cagp_dist.store.checkpoints.Checkpoints`), after groups of 64 to
+    checkpoints : FolderMemo, optional
+        Where sums over samples are kept (`cagp_dist.store.memo.FolderMemo`), after groups of 64 to
         512 of them: the same call, with a generator in the same state, continues after a loss, with
         the same bits.
     on_plan : callable, optional
@@ -202,6 +201,7 @@ def posterior_by_samples(
         As for `condition`.
     """
     from cagp_dist.posterior.kept_sums import KeptSums
+    from cagp_dist.runtime.memo import key_of
     from cagp_dist.solvers.interface import check_solver
 
     check_solver(solver)
@@ -211,9 +211,9 @@ def posterior_by_samples(
             "Use condition(), or an affine solver such as BlockGaussSeidel."
         )
     work = _SamplerWork(prior, X, y, X_test, solver, samples, generator, memory_limit_bytes, progress)
-    asked = repr((work.q, work.fields, work.patterns, samples))
+    of_targets = (work.q, work.fields, work.patterns, samples)
     sums = KeptSums(
-        None if checkpoints is None else checkpoints.within("samples").of(text_sha256(asked)),
+        None if checkpoints is None else checkpoints.of(key_of("samples", of_targets, solver, np.asarray(y))),
         generator,
         targets=work.q,
         fields=work.fields,

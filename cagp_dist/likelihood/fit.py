@@ -35,7 +35,7 @@ from cagp_dist.likelihood.observed import (
     centred_observations,
     in_space_and_time,
 )
-from cagp_dist.likelihood.replay_cache import Evaluations, search_fingerprint
+from cagp_dist.likelihood.replay_cache import Evaluations, search_key
 from cagp_dist.likelihood.search import best_climb, climb, refine, score
 from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
@@ -44,7 +44,7 @@ from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.memory import available_bytes
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.remedies import Remedy
-from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
+from cagp_dist.runtime.memo import Memo
 from cagp_dist.solvers.solver_choice import few_gaps
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def fit(
     memory_limit_bytes: int | None = None,
     progress: Callable[[FitProgress], None] | None = None,
     noise_deviations: ArrayLike | None = None,
-    checkpoints: SolveCheckpoints | None = None,
+    checkpoints: Memo | None = None,
 ) -> FitResult:
     """Fit lengthscales, variances and noise variance by maximum marginal likelihood.
 
@@ -151,8 +151,8 @@ def fit(
         Known difference between the noise variance of each point and the fitted one, squared unit of y. If
         the variances of the measurement errors are known, pass these minus the smallest of them, with bounds
         of "noise_variance" from the smallest upward. At points only, "dense" or "vecchia".
-    checkpoints : Checkpoints, optional
-        Where evaluations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
+    checkpoints : FolderMemo, optional
+        Where evaluations are kept (`cagp_dist.store.memo.FolderMemo`), so that the same call goes on
         where it was cut off, with the same bits.
 
     Returns
@@ -249,7 +249,7 @@ class _Asked:
     executor: "ExecutorLike"
     memory_limit_bytes: int | None
     progress: Callable[[FitProgress], None] | None
-    checkpoints: SolveCheckpoints | None
+    checkpoints: Memo | None
 
 
 def _fitted(model: Model, data: Data, mean: Mean, asked: _Asked) -> FitResult:
@@ -275,8 +275,8 @@ def _fitted(model: Model, data: Data, mean: Mean, asked: _Asked) -> FitResult:
             exact, _ = _choose(points)
             judge = _likelihood(model, points, exact, place, curved=exact == "vecchia")
         if asked.checkpoints is not None:
-            digest = search_fingerprint(model, data, (chosen, limits, asked.start, asked.starts))
-            kept = Evaluations(asked.checkpoints.within(digest[:16]).of(digest))
+            settings = (chosen, limits, asked.start, asked.starts)
+            kept = Evaluations(asked.checkpoints.of(search_key(model, data, settings)))
 
         def likelihood_of(model: Model, part: Data, how: Method, curved: bool = False) -> Likelihood:
             made = _likelihood(model, part, how, place, curved=curved)

@@ -4,23 +4,16 @@ A search takes the same way every time: what it asks for first is what it asked 
 from a checkpoint in their order, as long as they are at the very same numbers; the rest is worked out.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from cagp_dist.arrays import Array
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, Likelihood
 from cagp_dist.likelihood.numbering import Model, Numbering
 from cagp_dist.likelihood.observed import Gridded, ResidualsAtPoints
-from cagp_dist.solvers.engine.solve_checkpoints import (
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointWriter,
-    add_arrays,
-)
+from cagp_dist.runtime.memo import Checkpoint, MemoMetadata, MemoWriter, key_of
 
 ARRAYS = ("traces", "slopes", "squares", "excess")
 
@@ -68,7 +61,7 @@ class ReplayCache:
         return self._evaluations.next(self._likelihood, [*map(float, numbers)], level=self._level)
 
 
-def _about(found: Evaluation) -> CheckpointMetadata:
+def _about(found: Evaluation) -> MemoMetadata:
     """Everything in numbers and lists: JSON keeps every bit of a float64."""
     said = {field.name: getattr(found, field.name) for field in fields(found)}
     said["numbering"] = [getattr(found.numbering, field.name) for field in fields(found.numbering)]
@@ -77,25 +70,19 @@ def _about(found: Evaluation) -> CheckpointMetadata:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in said.items()}
 
 
-def _evaluation(said: CheckpointMetadata) -> Evaluation:
+def _evaluation(said: MemoMetadata) -> Evaluation:
     arrays = {name: None if said[name] is None else np.array(said[name], dtype=float) for name in ARRAYS}
     return Evaluation(**{**said, **arrays, "numbering": Numbering(*said["numbering"])})
 
 
-def _nothing_else(writer: CheckpointWriter) -> bool:
+def _nothing_else(writer: MemoWriter) -> bool:
     return True
 
 
-def search_fingerprint(model: Model, data: ResidualsAtPoints | Gridded, settings: object) -> str:
-    """Digest of all that the way of a search depends on."""
-    found = hashlib.sha256(repr((model, settings)).encode())
-    where: list[Array | None]
+def search_key(model: Model, data: ResidualsAtPoints | Gridded, settings: object) -> str:
+    """Key of the evaluations of a search."""
     if isinstance(data, Gridded):
-        missing = None if data.missing is None else data.missing.astype(np.float64)
-        where = [data.grid.latitude_degrees, data.grid.longitude_degrees, missing]
+        where = [data.grid.latitude_degrees, data.grid.longitude_degrees, data.missing]
     else:
         where = [data.X, data.deviations]
-    for array in (*where, data.residuals, data.basis):
-        add_arrays(found, [] if array is None else [array])
-        found.update(b"|")
-    return found.hexdigest()
+    return key_of("search", model, settings, *where, data.residuals, data.basis)

@@ -20,11 +20,10 @@ from cagp_dist.pipeline.resources import Resources
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Prior
+from cagp_dist.runtime.memo import Memo
 from cagp_dist.samples import posterior_by_samples
 from cagp_dist.solvers import Neighbours, Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
-from cagp_dist.solvers.engine.kept_weights import WeightStore
-from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.solvers.interface import LinearMean, no_op
 
 SAMPLES_OF_MAP = 0x6D6170  # Names the stream of random numbers of samples of maps
@@ -34,8 +33,8 @@ SAMPLES_OF_MAP = 0x6D6170  # Names the stream of random numbers of samples of ma
 class Execution(Resources):
     """Where and within what a solve is done, and who hears of it."""
 
-    checkpoints: SolveCheckpoints | None = None
-    weights: WeightStore | None = None  # where the weights of targets are kept
+    checkpoints: Memo | None = None
+    weights: Memo | None = None  # where the weights of targets are kept
     on_plan: Callable[[Plan], None] = lambda plan: None
     progress: Callable[[float | None, str], None] = lambda fraction, text: None
 
@@ -54,11 +53,6 @@ class Execution(Resources):
             on_plan=on_plan,
             progress=lambda fraction, text: report(fraction or 0.0),
         )
-
-    def within(self, name: str) -> "Execution":
-        """Give a part of the solve checkpoints of its own."""
-        kept = None if self.checkpoints is None else self.checkpoints.within(name)
-        return replace(self, checkpoints=kept)
 
     def part(self, number: int, count: int, name: str) -> "Execution":
         """Give one of several parts of the work its share of the progress, and its name."""
@@ -187,7 +181,7 @@ def solve(
     bounds = bounds_are_cheap(solver, observed=most, targets=q)
     times = columns_of_solves(solver, fields)
     for number, columns in enumerate(times):
-        clock, own = {0: 0.0}, execution.within(f"times-{number}")
+        clock = {0: 0.0}
 
         def report(state: Progress, number: int = number, clock: dict[int, float] = clock) -> None:
             clock[state.iteration] = state.seconds  # when an iteration was done
@@ -205,7 +199,7 @@ def solve(
                 executor=execution.executor,
                 memory_limit_bytes=execution.memory_limit_bytes,
                 computational_bounds=bounds,
-                checkpoints=own.checkpoints,
+                checkpoints=execution.checkpoints,
                 weights=execution.weights,
                 on_plan=execution.on_plan if number == 0 else None,
                 progress=report,

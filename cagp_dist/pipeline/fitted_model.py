@@ -27,7 +27,7 @@ from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.split import Split
 from cagp_dist.prior import EstimatedMean, Prior
-from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
+from cagp_dist.runtime.memo import Memo
 from cagp_dist.space_time import SpaceTime
 
 KernelLike: TypeAlias = str | Family | type[Matern] | Sequence[Family] | Kernel
@@ -177,7 +177,7 @@ def fit_model(
     resources: Resources,
     narrator: Narrator,
     progress: Callable[[FitProgress], None] | None = None,
-    checkpoints: SolveCheckpoints | None = None,
+    checkpoints: Memo | None = None,
 ) -> FittedModel:
     """Fit what is not ``fixed`` of kernel and noise to the observed places, by maximum likelihood.
 

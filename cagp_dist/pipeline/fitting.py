@@ -26,7 +26,7 @@ from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.prior import Mean
-from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
+from cagp_dist.runtime.memo import Memo
 from cagp_dist.solvers.solver_choice import few_gaps
 
 
@@ -146,7 +146,7 @@ def fit_numbers(
     held: Given | None = None,
     resources: Resources,
     progress: Callable[[FitProgress], None],
-    checkpoints: SolveCheckpoints | None = None,
+    checkpoints: Memo | None = None,
 ) -> tuple[FitResult, float]:
     """Fit what is not held of kernel and noise, with a mean of the fields at the sites' times.
 

@@ -332,7 +332,7 @@ def solve(task: Task, fitted: Fitted, execution: Execution) -> Solution:
     found: dict[int, Solution] = {}
     # all points first: what does not fit is refused before any fold is solved
     for done, number in enumerate([len(names) - 1, *range(len(names) - 1)]):
-        own = execution.within(f"solve-{number}").part(done, len(names), names[number])
+        own = execution.part(done, len(names), names[number])
         if done:  # a plan that is much like the first one is not said
             own = replace(own, on_plan=lambda plan: None)
         if number < folds:
@@ -431,7 +431,7 @@ def solve_task(
     narrator: Narrator | None = None,
 ) -> Result:
     """Do all five steps."""
-    model = fit(task, execution.within("fit"), narrator=narrator)
+    model = fit(task, execution, narrator=narrator)
     fitted = Fitted(model, fit_folds(task, model, execution))
     solution = solve(task, fitted, execution)
     errors = out_of_sample(task, fitted, solution, execution)

@@ -25,9 +25,10 @@ from cagp_dist.posterior.result import Posterior, Progress, on_targets, shaped_a
 from cagp_dist.posterior.trace import Step, Trace
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
+from cagp_dist.runtime.memo import Memo, MemoReader
 from cagp_dist.solvers import Solver, Stats, Status
-from cagp_dist.solvers.engine.kept_weights import WeightStore, kept_states
-from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, SolveCheckpoints, solve_fingerprint
+from cagp_dist.solvers.engine.kept_weights import kept_states
+from cagp_dist.solvers.engine.solve_keys import solve_key
 from cagp_dist.solvers.interface import State, settle
 
 Fitted = tuple[Pattern, Array, Array]  # A pattern, and values and covariance of the coefficients of its mean
@@ -40,7 +41,7 @@ class PlannedPattern(NamedTuple):
     demand: Demand
     plan: Plan
     estimate: Plan | None  # for the coefficients of its mean
-    kept: CheckpointReader | None  # its weights, where they are there
+    kept: MemoReader | None  # its weights, where they are there
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class Conditioning:
     solver: Solver  # with the settings that it chose for itself
     solves: Sequence[PlannedPattern]
     plan: Plan  # of all of them
-    weights: WeightStore | None  # where weights are kept
+    weights: Memo | None  # where weights are kept
     lanczos_steps: int  # for bounds of the computational variance
     executor: Executor
 
@@ -66,7 +67,7 @@ def plan_conditioning(
     full_covariance: bool,
     computational_bounds: bool,
     lanczos_steps: int,
-    weights: WeightStore | None,
+    weights: Memo | None,
     executor: Executor,
     memory_limit_bytes: int,
 ) -> Conditioning:
@@ -111,7 +112,7 @@ def solve_pattern(
     number: int,
     *,
     started: float,
-    checkpoints: SolveCheckpoints | None,
+    checkpoints: Memo | None,
     progress: Callable[[Progress], None] | None,
 ) -> tuple[SolvedPattern, Fitted | None, bool]:
     """Solve one pattern: what was found, coefficients of its mean, whether all downdates are semidefinite."""
@@ -128,8 +129,7 @@ def solve_pattern(
     mean = remove_mean(prior, problem, part, solver, plan=estimate, executor=executor, known=coefficients)
     problem, trace = mean.problem, Trace(problem, mean.at_targets, mean.before)
     if checkpoints is not None:
-        place = checkpoints.within(f"fields-{number}")
-        problem = replace(problem, checkpoint=place.of(solve_fingerprint(problem, solver, plan)))
+        problem = replace(problem, checkpoint=checkpoints.of(solve_key(problem, solver, plan)))
     status, residual, dropped, downdate_psd = Status.COMPLETED, None, 0, True
     if solver.iterations > 0 and problem.q > 0:
         states = (

@@ -9,8 +9,9 @@ from cagp_dist.gram.targets import target_points
 from cagp_dist.posterior.coefficients import Coefficients, coefficients_of
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.engine.kept_weights import SPARSE_ENTRY_BYTES, WeightStore, WritesWeights, weights_key
-from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
+from cagp_dist.runtime.memo import Memo, MemoMetadata, MemoReader, MemoWriter
+from cagp_dist.solvers.engine.kept_weights import SPARSE_ENTRY_BYTES, WritesWeights
+from cagp_dist.solvers.engine.solve_keys import weights_key
 from cagp_dist.solvers.interface import Problem, Solver
 from cagp_dist.solvers.local.neighbours import Neighbours
 
@@ -34,15 +35,15 @@ def bytes_of_weights(solver: Solver, plan: Plan) -> int:
 
 
 def found_weights(
-    store: WeightStore | None, prior: Prior, problem: Problem, solver: Solver, plan: Plan
-) -> CheckpointReader | None:
+    store: Memo | None, prior: Prior, problem: Problem, solver: Solver, plan: Plan
+) -> MemoReader | None:
     """Find the weights of a problem, if they are kept."""
     key = _key_of(prior, problem, solver, plan)
     return None if store is None or key is None else store.find(key)
 
 
 def made_weights(
-    store: WeightStore | None,
+    store: Memo | None,
     prior: Prior,
     problem: Problem,
     solver: Solver,
@@ -50,14 +51,14 @@ def made_weights(
     plan: Plan,
     estimate: Plan | None,
     executor: Executor,
-) -> CheckpointReader | None:
+) -> MemoReader | None:
     """Sweep once without data and keep what comes of it, where that can be; costs as the solve does."""
     key = _key_of(prior, problem, solver, plan)
     if store is None or key is None:
         return None
     assert isinstance(solver, WritesWeights)
 
-    def write(writer: CheckpointWriter) -> CheckpointMetadata:
+    def write(writer: MemoWriter) -> MemoMetadata:
         about: dict[str, object] = {"estimate": prior.estimates_mean}
         if prior.estimates_mean:
             found, _ = coefficients_of(prior, problem, solver, plan=estimate, executor=executor)
@@ -67,10 +68,10 @@ def made_weights(
             about["exact_estimate"] = found.exact
         return {**about, **solver.write_weights(problem, writer, executor=executor, plan=plan)}
 
-    return store.save(key, write)
+    return store.get_or(key, write)
 
 
-def plan_of_products(plan: Plan, weights: Sequence[CheckpointReader]) -> Plan:
+def plan_of_products(plan: Plan, weights: Sequence[MemoReader]) -> Plan:
     """Plan what is left to do where all weights are kept."""
     entries = sum(kept.metadata.get("entries", plan.n * plan.q) for kept in weights)
     flops = 2 * entries * plan.fields
@@ -86,7 +87,7 @@ def _key_of(prior: Prior, problem: Problem, solver: Solver, plan: Plan) -> str |
     return weights_key(problem, solver, plan, basis)
 
 
-def kept_coefficients(kept: CheckpointReader) -> Coefficients | None:
+def kept_coefficients(kept: MemoReader) -> Coefficients | None:
     """How coefficients of the mean follow from the data, where they are estimated."""
     if not kept.metadata["estimate"]:
         return None

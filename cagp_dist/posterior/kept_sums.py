@@ -1,6 +1,5 @@
 """What draws of the posterior add up to, kept after groups of them with the state of the generator."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,12 +7,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
-from cagp_dist.solvers.engine.solve_checkpoints import (
-    Checkpoint,
-    CheckpointWriter,
-    add_arrays,
-    solve_fingerprint,
-)
+from cagp_dist.runtime.memo import Checkpoint, MemoWriter, key_of
+from cagp_dist.solvers.engine.solve_keys import solve_key
 from cagp_dist.solvers.interface import Problem, Solver
 
 
@@ -40,16 +35,16 @@ class KeptSums:
         """Begin the next pattern, and say how many of its groups are done, one for each of ``plans``."""
         if self._checkpoint is None:
             return 0
-        digest = self._fingerprint(problem, solver, plans, prior_mean)
+        digest = self._key(problem, solver, plans, prior_mean)
         position = len(self._done)
         known = self._known[position] if position < len(self._known) else None
-        if known is not None and known["fingerprint"] == digest:
+        if known is not None and known["key"] == digest:
             self._generator.bit_generator.state = known["generator"]
             self._done.append(known)
             return int(known["groups"])
         self._known = []
         self.squares[:, position] = 0.0
-        self._done.append({"fingerprint": digest, "groups": 0})
+        self._done.append({"key": digest, "groups": 0})
         return 0
 
     def keep(self) -> None:
@@ -62,16 +57,13 @@ class KeptSums:
         if self._checkpoint.due():
             self._checkpoint.save({"patterns": self._done}, self._write)
 
-    def _write(self, writer: CheckpointWriter) -> bool:
+    def _write(self, writer: MemoWriter) -> bool:
         return writer.write("mean", self.mean) and writer.write("squares", self.squares)
 
-    def _fingerprint(self, problem: Problem, solver: Solver, plans: Sequence[Plan], prior_mean: Array) -> str:
+    def _key(self, problem: Problem, solver: Solver, plans: Sequence[Plan], prior_mean: Array) -> str:
         """Digest of all that the draws of a pattern depend on, what was drawn before them included."""
-        found = hashlib.sha256(repr(_plain(self._generator.bit_generator.state)).encode())
-        for plan in plans:
-            found.update(solve_fingerprint(problem, solver, plan).encode())
-        add_arrays(found, [prior_mean])
-        return found.hexdigest()
+        solves = [solve_key(problem, solver, plan) for plan in plans]
+        return key_of(_plain(self._generator.bit_generator.state), solves, prior_mean)
 
 
 def _plain(state: Any) -> Any:

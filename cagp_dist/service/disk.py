@@ -8,8 +8,8 @@ from cagp_dist.budget import Plan
 from cagp_dist.calibration.simulation.beliefs import errors_bytes
 from cagp_dist.errors import BudgetError
 from cagp_dist.runtime import Executor
-from cagp_dist.store.checkpoints import KEPT
 from cagp_dist.store.durable_files import folder_bytes
+from cagp_dist.store.memo import KEPT
 from cagp_dist.text import bytes_text
 
 # A run without its values, and its report: some hundred files, most smaller than a block of the disk

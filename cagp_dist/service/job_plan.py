@@ -50,7 +50,7 @@ from cagp_dist.service.task import (
     wanted_places,
 )
 from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
-from cagp_dist.store.checkpoints import checkpoints_folder
+from cagp_dist.store.memo import checkpoints_folder
 from cagp_dist.text import counted, without_secrets
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)

@@ -59,11 +59,10 @@ from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import Workers, memory_limit, workers_of
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.atomic_files import READS, read_unless_removed
-from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
+from cagp_dist.store.memo import FolderMemo, checkpoints_of_run
 from cagp_dist.store.outputs import Output, output_at, readable
 from cagp_dist.store.packed import packed_runs
 from cagp_dist.store.publish import current_run, output_lock
-from cagp_dist.store.weights import KeptWeights
 from cagp_dist.store.zarr_arrays import read_group
 from cagp_dist.termination import check_termination
 from cagp_dist.text import counted
@@ -176,7 +175,7 @@ def run(
             checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(output, done, prepared)
         work, task = _Stages(job.cluster, clock, workers), prepared.task
-        fit, fitted = _fit(prepared, work, checkpoints.within("fit"))
+        fit, fitted = _fit(prepared, work, checkpoints)
         if prepared.carried is not None:
             days = None if fit is None else fit.days
             task = replace(task, updated=partial(solve_filtered, prepared, days))
@@ -191,7 +190,7 @@ def run(
         if not (solution.status.ok or publish_unconverged):
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
         if simulations is not None:
-            kept = checkpoints.within("simulation")
+            kept = replace(checkpoints, folder=checkpoints.folder / "simulation")
             simulate = partial(_simulated, prepared, fitted.model, simulations, kept.folder)
             groups["simulation"] = work.done("Simulation", simulate, kept)
         attributes = attributes_of(
@@ -248,7 +247,7 @@ class _Stages:
     workers: Workers
 
     def done(
-        self, name: str, do: Callable[[JobStage, Execution], T], checkpoints: Checkpoints | None = None
+        self, name: str, do: Callable[[JobStage, Execution], T], checkpoints: FolderMemo | None = None
     ) -> T:
         """Do a stage, again where its cluster is lost; it ends where time is over, or it is asked to end."""
         with self.clock.stage(name) as stage:
@@ -266,7 +265,7 @@ class _Stages:
             return self.workers.attempt(attempt, stage.note)
 
 
-def _fit(prepared: PreparedJob, work: _Stages, checkpoints: Checkpoints) -> tuple[FittedPrior | None, Fitted]:
+def _fit(prepared: PreparedJob, work: _Stages, checkpoints: FolderMemo) -> tuple[FittedPrior | None, Fitted]:
     """Fit the numbers of a job that leaves them out, and those of each fold without its values."""
     task, table = prepared.task, prepared.job.prior
     if table.numbers is not None:
@@ -344,7 +343,7 @@ def _solve(
         stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")
 
     # by an absolute path: workers may have been started in other folders
-    weights = KeptWeights(weights_folder(root)) if job.output.keep_weights else None
+    weights = FolderMemo(weights_folder(root)) if job.output.keep_weights else None
     own = replace(execution, on_plan=show, weights=weights)
     solution = solve(task, fitted, own)
     done = f"after {counted(solution.steps[-1].iteration, 'iteration')}"

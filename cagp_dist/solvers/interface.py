@@ -16,7 +16,7 @@ from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
 
 if TYPE_CHECKING:
-    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint
+    from cagp_dist.runtime.memo import Checkpoint
 
 Calibrated = Literal["exact", "conservative", "approximate"]
 """What the stated variance of a solver is, over fields of the prior (math 1.1, 1.6).

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import cagp_dist as cagp
-from cagp_dist.store.weights import KeptWeights
+from cagp_dist.store.memo import FolderMemo
 from pipelines.benchmarks.maps import PRIOR, SOLVER, observed
 
 Figures = dict[str, float]
@@ -24,7 +24,7 @@ def second_hour() -> Figures:
     cagp.condition(PRIOR, X[:2000], y[:2000], targets, solver=SOLVER)  # compiled before it is measured
     figures: Figures = {}
     with tempfile.TemporaryDirectory(prefix="cagp-") as folder:
-        kept = KeptWeights(Path(folder))
+        kept = FolderMemo(Path(folder))
         for name, prior in (("known", PRIOR), ("estimated", _with_mean())):
             start = time.perf_counter()
             cagp.condition(prior, X, y, targets, solver=SOLVER, weights=kept)

@@ -7,7 +7,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_between, check_count, check_positive
 from cagp_dist.likelihood.learned.course import Course, OptimiserStep
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, CheckpointWriter
+from cagp_dist.runtime.memo import Checkpoint, MemoWriter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def _keep(checkpoint: Checkpoint, course: Course, vector: Array, first: Array, s
         for step in course.trace
     ]
 
-    def write(writer: CheckpointWriter) -> bool:
+    def write(writer: MemoWriter) -> bool:
         return writer.write("state", state)
 
     checkpoint.save({"trace": trace, "seconds": course.seconds}, write)

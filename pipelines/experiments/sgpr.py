@@ -18,7 +18,6 @@ X is taken in tiles, twice: for the sums ``a a'`` and ``a b``, and for the deriv
 is never more than a tile for each worker.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
@@ -37,7 +36,7 @@ from cagp_dist.likelihood.numbering import Families, Model
 from cagp_dist.posterior.trace import VARIANCE_ROUNDING
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
-from cagp_dist.solvers.engine.solve_checkpoints import add_arrays
+from cagp_dist.runtime.memo import key_of
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import STRIPS, block_ranges
 from pipelines.experiments.inducing_tiles import (
@@ -128,9 +127,7 @@ class Sgpr:
 
     def _digest(self, X: Array, residuals: Array) -> str:
         settings = (self.hyperparameters, self._learns, self._jitter, TILE, STRIPS)
-        found = hashlib.sha256(repr(("sgpr", settings)).encode())
-        add_arrays(found, [X, residuals, self.inducing])
-        return found.hexdigest()
+        return key_of("sgpr", settings, X, residuals, self.inducing)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.engine.ring_system import RingSystem
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.local import neighbours
-from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run, verified
+from cagp_dist.store.memo import FolderMemo, checkpoints_of_run, verified
 
 from ..clusters import local_cluster
 from ..oracle import assert_same_bits
@@ -62,7 +62,7 @@ def cut_after(iteration):
 def cut_off(condition, folder: Path, *, after: int = 1, **settings) -> None:
     """Begin a solve that keeps every iteration, and cut it off."""
     with pytest.raises(CutError):
-        condition(checkpoints=Checkpoints(folder, seconds=0.0), progress=cut_after(after), **settings)
+        condition(checkpoints=FolderMemo(folder, seconds=0.0), progress=cut_after(after), **settings)
 
 
 def sizes_of_checkpoints(folder: Path) -> list[int]:
@@ -118,12 +118,12 @@ def test_cycles_of_stages_go_on_where_they_were_cut_off(solver, covariance, tmp_
     cut_off(condition, tmp_path)
     assert len(applied) == of_two
     applied.clear()
-    again = condition(checkpoints=Checkpoints(tmp_path, seconds=0.0), executor=SerialExecutor())
+    again = condition(checkpoints=FolderMemo(tmp_path, seconds=0.0), executor=SerialExecutor())
     assert len(applied) == stages - of_two, "two iterations were kept"
     assert_same_bits(again, whole)
     applied.clear()
     with ThreadExecutor(2) as threads:
-        assert_same_bits(condition(checkpoints=Checkpoints(tmp_path), executor=threads), whole)
+        assert_same_bits(condition(checkpoints=FolderMemo(tmp_path), executor=threads), whole)
     assert not applied, "a solve that was done is not done again"
 
 
@@ -148,7 +148,7 @@ def test_panels_are_read_into_as_many_as_there_are_workers_now(solver, workers, 
         cut_off(lambda **settings: problem.condition(solver, **settings), tmp_path, executor=executor)
     applied.clear()
     with ThreadExecutor(after) as executor:
-        checkpoints = Checkpoints(tmp_path, seconds=0.0)
+        checkpoints = FolderMemo(tmp_path, seconds=0.0)
         again = problem.condition(solver, executor=executor, checkpoints=checkpoints)
     assert_same_bits(again, whole)
     assert len(applied) == stages // 3, "two of three iterations were kept"
@@ -174,7 +174,7 @@ def test_actions_go_on_without_the_products_that_are_kept(solver, tmp_path, monk
     total = sum(columns)
     cut_off(condition, tmp_path, after=2)
     columns.clear()
-    assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert_same_bits(condition(checkpoints=FolderMemo(tmp_path, seconds=0.0)), whole)
     assert sum(columns) <= total - 3
 
 
@@ -212,7 +212,7 @@ def test_hybrids_go_on_within_their_list_of_stages(solver, tmp_path, monkeypatch
     whole, total = condition(), len(applied) + len(products)
     for cut in (total // 2, total - 1):
         applied.clear(), products.clear()
-        limit[0], settings = cut, {"checkpoints": Checkpoints(tmp_path / str(cut), seconds=0.0)}
+        limit[0], settings = cut, {"checkpoints": FolderMemo(tmp_path / str(cut), seconds=0.0)}
         with pytest.raises(CutError):
             condition(**settings)
         applied.clear(), products.clear()
@@ -253,7 +253,7 @@ def test_rings_go_on_where_they_were_cut_off(name, where, solver, tmp_path, appl
     whole, stages = condition(), len(applied)
     cut_off(condition, tmp_path)
     applied.clear()
-    assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert_same_bits(condition(checkpoints=FolderMemo(tmp_path, seconds=0.0)), whole)
     assert len(applied) == stages - 2 * stages // solver.iterations
     assert 0 < max(sizes_of_checkpoints(tmp_path)) <= plans[0].checkpoint_bytes
 
@@ -277,11 +277,11 @@ def test_batches_of_targets_that_are_done_are_not_done_again(tmp_path, applied):
     assert len(plans[0].batches) > 1
     with pytest.raises(CutError):
         condition(
-            checkpoints=Checkpoints(tmp_path, seconds=0.0),
+            checkpoints=FolderMemo(tmp_path, seconds=0.0),
             progress=lambda state: cut_after(0)(state) if state.batch == 2 else None,
         )
     applied.clear()
-    assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert_same_bits(condition(checkpoints=FolderMemo(tmp_path, seconds=0.0)), whole)
     assert len(applied) == stages - 3, "two iterations of the first batch and one of the second were kept"
 
 
@@ -304,13 +304,13 @@ def test_cells_of_neighbours_that_are_done_are_not_done_again(tmp_path, monkeypa
     assert cells > 3
     calls.clear()
     with pytest.raises(CutError):
-        condition(checkpoints=Checkpoints(tmp_path, seconds=0.0), progress=cut_after(0))
+        condition(checkpoints=FolderMemo(tmp_path, seconds=0.0), progress=cut_after(0))
     assert len(calls) == 1
     monkeypatch.setattr(neighbours, "cell_distributions", partial(counted, fail=(3,)))
     with pytest.raises(CutError):
-        condition(checkpoints=Checkpoints(tmp_path, seconds=0.0))
+        condition(checkpoints=FolderMemo(tmp_path, seconds=0.0))
     monkeypatch.setattr(neighbours, "cell_distributions", counted)
-    assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert_same_bits(condition(checkpoints=FolderMemo(tmp_path, seconds=0.0)), whole)
     assert len(calls) == cells + 1, "the one that failed is done twice"
     assert 0 <= max(sizes_of_checkpoints(tmp_path)) - plans[0].checkpoint_bytes <= 8  # two checksums
 
@@ -385,7 +385,7 @@ def test_a_share_goes_on_wherever_it_was_cut_off(
     assert len(set(whole.stats.iterations_by_target)) > 1, "groups end at different iterations"
     assert ("product" in worked_out) == (where == "points")
     assert whole.status is status
-    kept = Checkpoints(tmp_path, seconds=0.0)
+    kept = FolderMemo(tmp_path, seconds=0.0)
     for cut, (before, after) in enumerate(pairwise([0, *reached]), start=1):
         calls = []
 
@@ -434,7 +434,7 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before(damage, tmp_path, appl
     else:
         kept[1].write_text(kept[1].read_text().replace('"iteration": 3', '"iteration": 2'))
     applied.clear()
-    assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert_same_bits(condition(checkpoints=FolderMemo(tmp_path, seconds=0.0)), whole)
     assert len(applied) == 3, "iterations 3 to 5, after the second checkpoint"
     assert f"{kept[1].parent} is damaged" in caplog.text
 
@@ -462,7 +462,7 @@ def test_a_checkpoint_takes_what_its_plan_says(solver, covariance, tmp_path):
         sizes.extend(sizes_of_checkpoints(tmp_path))
 
     condition = of_points(solver, covariance)
-    condition(checkpoints=Checkpoints(tmp_path, seconds=0.0), progress=measure, on_plan=plans.append)
+    condition(checkpoints=FolderMemo(tmp_path, seconds=0.0), progress=measure, on_plan=plans.append)
     assert 0.4 * plans[0].checkpoint_bytes < max(sizes) <= plans[0].checkpoint_bytes
 
 
@@ -510,7 +510,7 @@ def test_samples_go_on_after_each_group_of_draws(where, bits, tmp_path, monkeypa
 
     *whole, plan = sampled()
     assert drawn == [7, 7, 6] * 2
-    kept = Checkpoints(tmp_path, seconds=0.0)
+    kept = FolderMemo(tmp_path, seconds=0.0)
     for group in range(2, 7):
 
         def progress(state, group=group):
@@ -577,7 +577,7 @@ def test_simulations_go_on_after_each_part(solver, mean, parts, tmp_path, applie
 
     whole, total = simulated(), work()
     assert total % parts == 0
-    kept, sizes = Checkpoints(tmp_path, seconds=0.0), []
+    kept, sizes = FolderMemo(tmp_path, seconds=0.0), []
     for part in range(1, parts + 1):
         # iterations that are kept are reported again, fields are not
         calls, last = [], part if solver.many_fields else 1
@@ -603,7 +603,7 @@ def test_checkpoints_of_another_solve_are_not_gone_on_from(tmp_path, applied):
     other = of_points(cagp.BlockGaussSeidel(4, 50))
     whole = other()
     applied.clear()
-    assert_same_bits(other(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert_same_bits(other(checkpoints=FolderMemo(tmp_path, seconds=0.0)), whole)
     assert len(applied) == 4
 
 
@@ -615,11 +615,11 @@ def test_checkpoints_of_other_pseudo_inputs_are_not_gone_on_from(tmp_path):
     assert repr(first) == repr(second)
     cut_off(of_points(first), tmp_path)
     whole = of_points(second)()
-    assert_same_bits(of_points(second)(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
+    assert_same_bits(of_points(second)(checkpoints=FolderMemo(tmp_path, seconds=0.0)), whole)
 
 
 def test_checkpoints_keep_their_distance_in_time(tmp_path):
-    of_points(cagp.BlockGaussSeidel(4, 40))(checkpoints=Checkpoints(tmp_path, seconds=3600.0))
+    of_points(cagp.BlockGaussSeidel(4, 40))(checkpoints=FolderMemo(tmp_path, seconds=3600.0))
     assert not list(tmp_path.iterdir())
 
 
@@ -634,9 +634,9 @@ def test_workers_in_other_folders_find_the_checkpoints_of_a_relative_root(tmp_pa
 
 
 def test_a_disk_that_refuses_is_an_error_that_names_the_path(tmp_path):
-    (tmp_path / "fields-0").write_text("a file where a folder should be")
-    with pytest.raises((StoreError, ConfigurationError), match=str(tmp_path / "fields-0")):
-        of_points(cagp.BlockGaussSeidel(4, 40))(checkpoints=Checkpoints(tmp_path, seconds=0.0))
+    (tmp_path / "kept").write_text("a file where a folder should be")
+    with pytest.raises((StoreError, ConfigurationError), match=str(tmp_path / "kept")):
+        of_points(cagp.BlockGaussSeidel(4, 40))(checkpoints=FolderMemo(tmp_path / "kept", seconds=0.0))
 
 
 @pytest.mark.exhaustive
@@ -661,18 +661,18 @@ def test_wherever_the_disk_fails_the_checkpoints_before_stay_whole(number, tmp_p
 
     for place in ("zarr.create_array", "os.rename", "os.fsync"):
         monkeypatch.setattr(place, watched(getattr(*_module_and_name(place))))
-    condition(checkpoints=Checkpoints(tmp_path / "all", seconds=0.0))
+    condition(checkpoints=FolderMemo(tmp_path / "all", seconds=0.0))
     for failing[0] in range(1, len(calls) + 1):
         folder = tmp_path / str(failing[0])
         calls.clear()
         with pytest.raises(StoreError, match=re.escape(f"cannot write {folder}")):
-            condition(checkpoints=Checkpoints(folder, seconds=0.0))
+            condition(checkpoints=FolderMemo(folder, seconds=0.0))
         kept = sorted(folder.rglob("[0-9]" * 6))
         for path in kept:
             assert len(verified(path)["states"]) == int(path.name)
         reached.append(int(kept[-1].name) if kept else 0)
         applied.clear()
-        assert_same_bits(condition(checkpoints=Checkpoints(folder, seconds=0.0)), whole)
+        assert_same_bits(condition(checkpoints=FolderMemo(folder, seconds=0.0)), whole)
         assert len(applied) == stages - reached[-1] * stages // 3, "iterations that were kept"
     assert reached == sorted(reached)
     assert set(reached) >= {0, 1, 2}
@@ -725,7 +725,7 @@ def test_on_a_cluster_a_lost_worker_costs_one_sweep_and_no_bit(solver, tmp_path,
             solver,
             covariance="diagonal",
             executor=executor,
-            checkpoints=Checkpoints(tmp_path, seconds=0.0),
+            checkpoints=FolderMemo(tmp_path, seconds=0.0),
             progress=kill,
         )
     assert_same_bits(found, whole)
@@ -753,7 +753,7 @@ class Ended(SchedulerPlugin):
 def test_workers_that_do_not_see_the_folder_keep_nothing_and_say_so(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("cagp_dist.solvers.engine.kept_panels.write_rows", lambda draft, name, rows: False)
     condition = of_points(cagp.BlockGaussSeidel(4, 40))
-    found = condition(checkpoints=Checkpoints(tmp_path, seconds=0.0))
+    found = condition(checkpoints=FolderMemo(tmp_path, seconds=0.0))
     assert_same_bits(found, condition())
     assert caplog.text.count("workers do not see") == 1
     assert not list(tmp_path.rglob("manifest.json"))

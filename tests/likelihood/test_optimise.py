@@ -13,7 +13,7 @@ from cagp_dist.likelihood.learned.optimise import LBFGS, maximise
 from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
-from cagp_dist.store.checkpoints import Checkpoints
+from cagp_dist.store.memo import FolderMemo
 from pipelines.experiments.adam import Adam
 from pipelines.experiments.sgpr import Sgpr
 
@@ -219,7 +219,7 @@ def test_a_search_that_is_cut_off_after_any_step_goes_on_with_the_same_bits(opti
                 raise CutError
             return super().__call__(vector)
 
-    kept = {"checkpoints": Checkpoints(tmp_path, seconds=0.0), "fingerprint": "hill"}
+    kept = {"checkpoints": FolderMemo(tmp_path, seconds=0.0), "fingerprint": "hill"}
     while True:
         attempts += 1
         objective = Cut()
@@ -240,7 +240,7 @@ def test_a_search_that_is_cut_off_after_any_step_goes_on_with_the_same_bits(opti
 
 @either
 def test_nothing_is_kept_before_it_is_time(optimiser, tmp_path):
-    kept = {"checkpoints": Checkpoints(tmp_path, seconds=3600.0), "fingerprint": "hill"}
+    kept = {"checkpoints": FolderMemo(tmp_path, seconds=3600.0), "fingerprint": "hill"}
     expected = maximise(Hill(), START, optimiser=optimiser)
     same(maximise(Hill(), START, optimiser=optimiser, **kept), expected)
     assert list(tmp_path.iterdir()) == []
@@ -248,7 +248,7 @@ def test_nothing_is_kept_before_it_is_time(optimiser, tmp_path):
 
 @either
 def test_other_searches_are_not_gone_on_with(optimiser, tmp_path, caplog):
-    kept = {"checkpoints": Checkpoints(tmp_path, seconds=0.0)}
+    kept = {"checkpoints": FolderMemo(tmp_path, seconds=0.0)}
     few = type(optimiser)(steps=6)
     maximise(Hill(), START, optimiser=few, stopping=NEVER, fingerprint="hill", **kept)
     for change in (
@@ -269,7 +269,7 @@ def test_other_searches_are_not_gone_on_with(optimiser, tmp_path, caplog):
 
 def test_lbfgs_that_takes_another_way_works_it_out(tmp_path):
     """The fingerprint says that it is the same objective, and it is not: from where they part, it counts."""
-    kept = {"checkpoints": Checkpoints(tmp_path, seconds=0.0), "fingerprint": "hill"}
+    kept = {"checkpoints": FolderMemo(tmp_path, seconds=0.0), "fingerprint": "hill"}
     maximise(Hill(), START, stopping=NEVER, optimiser=LBFGS(steps=5), **kept)
     folder = next(tmp_path.glob("*/0*"))
     assert folder.is_dir()
@@ -341,7 +341,7 @@ def test_errors_of_the_objective_say_where(error):
             {"bounds": [(2.0, 3.0), (0.1, 2.0), (0.1, 1.0)]},
             r"start with lengthscale 1, outside of its bounds \(2, 3\); start within",
         ),
-        ({"checkpoints": Checkpoints("nowhere")}, "checkpoints given without a fingerprint"),
+        ({"checkpoints": FolderMemo("nowhere")}, "checkpoints given without a fingerprint"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given, text):
@@ -383,7 +383,7 @@ def test_both_optimisers_find_the_same_bound(learn_inducing, tmp_path):
         memory_limit_bytes=2**28,
     )
     start = bound.vector(cagp.Matern52(0.3), 0.1)
-    kept = {"checkpoints": Checkpoints(tmp_path, seconds=0.0), "fingerprint": bound.fingerprint}
+    kept = {"checkpoints": FolderMemo(tmp_path, seconds=0.0), "fingerprint": bound.fingerprint}
     high = maximise(bound, start, stopping=Stopping(gradient_norm=1e-2, rise=0.0), **kept)
     assert high.status is OptimumStatus.CONVERGED
     slow = maximise(

@@ -9,7 +9,7 @@ from cagp_dist.likelihood.exact.gappy_ring_likelihood import MaskedRingLikelihoo
 from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
 from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.store.checkpoints import Checkpoints
+from cagp_dist.store.memo import FolderMemo
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -61,12 +61,12 @@ def test_a_fit_goes_on_where_it_was_cut_off(case, tmp_path, monkeypatch):
     while most[0] < len(way):  # each attempt gets a third further
         evaluated.clear()
         with pytest.raises(CutError):
-            fit(checkpoints=Checkpoints(tmp_path, seconds=0.0))
+            fit(checkpoints=FolderMemo(tmp_path, seconds=0.0))
         done += evaluated
         if len(done) + most[0] >= len(way):
             break
     evaluated.clear()
-    again = fit(checkpoints=Checkpoints(tmp_path, seconds=0.0))
+    again = fit(checkpoints=FolderMemo(tmp_path, seconds=0.0))
     assert done + evaluated == way, "each evaluation was worked out once"
     assert (again.prior, again.log_likelihood, again.status) == (
         whole.prior,
@@ -80,8 +80,8 @@ def test_a_fit_goes_on_where_it_was_cut_off(case, tmp_path, monkeypatch):
 def test_evaluations_of_other_data_are_not_recalled(tmp_path):
     arguments, settings = CASES["dense"]
     kernel, X, y = arguments
-    cagp.fit(kernel, X, y, checkpoints=Checkpoints(tmp_path, seconds=0.0), **settings)
+    cagp.fit(kernel, X, y, checkpoints=FolderMemo(tmp_path, seconds=0.0), **settings)
     other = cagp.fit(kernel, X, y[::-1], **settings)
-    assert cagp.fit(kernel, X, y[::-1], checkpoints=Checkpoints(tmp_path, seconds=0.0), **settings).prior == (
+    assert cagp.fit(kernel, X, y[::-1], checkpoints=FolderMemo(tmp_path, seconds=0.0), **settings).prior == (
         other.prior
     )

@@ -76,7 +76,7 @@ def test_a_job_takes_no_more_than_its_plan_says(tmp_path, monkeypatch, seconds, 
         folder = tmp_path / "out" / ".checkpoints"
         sizes = {path: path.stat().st_size for path in folder.rglob("c/**/*") if path.is_file()}
         kept[0] = max(kept[0], sum(sizes.values()))
-        of_samples[0] = max(of_samples[0], sum(sizes[path] for path in sizes if "samples" in path.parts))
+        of_samples[0] = max(of_samples[0], sum(sizes[path] for path in sizes if "squares" in path.parts))
 
     outcome = run(asked, observe=measure)
     write_report(outcome.path)

@@ -64,7 +64,7 @@ def test_a_terminated_job_keeps_its_iteration_and_goes_on_from_there(tmp_path, m
     assert len(swept) == 4, "the third iteration ended within the grace and was kept"
     assert_same_posterior(again.path, run(job(tmp_path / "whole")).path)
     assert not (tmp_path / "cut" / ".checkpoints" / again.path.stem).exists(), "a published run needs none"
-    (tmp_path / "cut" / ".checkpoints" / again.path.stem / "solve-0").mkdir(parents=True)
+    (tmp_path / "cut" / ".checkpoints" / again.path.stem / ("0" * 64)).mkdir(parents=True)
     assert run(job(tmp_path / "cut")).already_done
     assert not (tmp_path / "cut" / ".checkpoints" / again.path.stem).exists(), (
         "left by a kill after publication"
@@ -89,8 +89,7 @@ def test_a_job_of_several_solves_goes_on_within_the_second(tmp_path, monkeypatch
     monkeypatch.setattr("cagp_dist.termination.GRACE_SECONDS", 60.0)  # on a busy machine
     with pytest.raises(TerminationError), orderly_termination():
         run(of_folds(tmp_path / "cut"))
-    kept = sorted(path.parent.name for path in (tmp_path / "cut" / ".checkpoints").rglob("fields-0"))
-    assert kept == ["times-0", "times-0"]
+    assert len(list((tmp_path / "cut" / ".checkpoints").glob("*/*"))) == 2  # a key for each fold
     again = run(of_folds(tmp_path / "cut"))
     assert len(swept) == 8, "two folds of four iterations, none of them twice"
     assert_same_posterior(again.path, run(of_folds(tmp_path / "whole")).path)
@@ -207,5 +206,5 @@ def test_the_same_command_goes_on_after_a_signal(number, tmp_path):
 
 def newest(folder: Path) -> int:
     """Number of the newest checkpoint; 0 where there is none."""
-    found = (folder / "out" / ".checkpoints").glob("*/solve-0/times-0/fields-0/0*")
+    found = (folder / "out" / ".checkpoints").glob("*/*/0*")
     return max((int(path.name) for path in found), default=0)

@@ -9,8 +9,7 @@ import pytest
 import zarr
 
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.store.checkpoints import Checkpoints, Folder, verified
-from cagp_dist.store.weights import KeptWeights
+from cagp_dist.store.memo import Folder, FolderMemo, verified
 
 ARRAY = np.arange(12.0).reshape(4, 3)
 
@@ -38,7 +37,7 @@ def test_an_array_that_a_lost_worker_began_is_written_by_another(tmp_path, monke
         assert draft.write("panels/rows-0-4", ARRAY)
         return True
 
-    checkpoint = Checkpoints(tmp_path, seconds=0.0).of("a")
+    checkpoint = FolderMemo(tmp_path, seconds=0.0).of("a")
     for _ in range(2):
         kept = checkpoint.save({}, write)
         np.testing.assert_array_equal(kept.read("panels/rows-0-4"), ARRAY)
@@ -54,8 +53,8 @@ def test_processes_that_write_at_once_keep_what_each_has_begun(kind, same, tmp_p
 
     def save(key, write):
         if kind == "weights":
-            return KeptWeights(tmp_path).save(key * 64, write)
-        return Checkpoints(tmp_path, seconds=0.0).of(key).save({}, write)
+            return FolderMemo(tmp_path).save(key * 64, write)
+        return FolderMemo(tmp_path, seconds=0.0).of(key).save({}, write)
 
     def inner(draft):
         draft.write("array", 2.0 * ARRAY)

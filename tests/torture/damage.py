@@ -16,8 +16,8 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.service.verification import verify_run
 from cagp_dist.store.batches import DamagedStoreError
-from cagp_dist.store.checkpoints import Checkpoints, verified
 from cagp_dist.store.ingested import append_times, open_observations
+from cagp_dist.store.memo import FolderMemo, verified
 from cagp_dist.store.publish import published
 from cagp_dist.store.set_aside import set_aside
 
@@ -122,7 +122,7 @@ class _Checkpoint:
         self.template = folder / "template-checkpoint"
         self._problem = regression_problem(60, q=10)
         self._whole = self._condition(SerialExecutor())
-        self._condition(SerialExecutor(), checkpoints=Checkpoints(self.template, seconds=0.0))
+        self._condition(SerialExecutor(), checkpoints=FolderMemo(self.template, seconds=0.0))
 
     def _condition(self, executor: SerialExecutor, **settings):
         return self._problem.condition(
@@ -137,7 +137,7 @@ class _Checkpoint:
 
     def healed(self, copy: Path) -> bool:
         return same_bits(
-            self._condition(SerialExecutor(), checkpoints=Checkpoints(copy, seconds=0.0)), self._whole
+            self._condition(SerialExecutor(), checkpoints=FolderMemo(copy, seconds=0.0)), self._whole
         )
 
 

@@ -145,12 +145,13 @@ class JobFolder:
     def faults_of_checkpoints(self) -> list[str]:
         """What is wrong with the checkpoints of a job that was cut off."""
         faults = []
+        keys = (self.folder / "out" / ".checkpoints").glob("*/" + "[0-9a-f]" * 64)
+        solves = sorted(keys, key=lambda path: path.stat().st_mtime)  # one is done before the next begins
         for number in range(self._solves):
             reported = self.iterations(number)
-            solves = list((self.folder / "out" / ".checkpoints").glob(f"*/solve-{number}"))
-            if reported and not solves:
+            if reported and number >= len(solves):
                 faults.append(f"solve {number}: iteration {reported} was reported, and nothing is kept")
-            for solve in solves:
+            for solve in solves[number : number + 1]:
                 faults += faults_of_checkpoints(solve, reported)
         return faults
 

@@ -10,7 +10,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import StoreError
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.store.checkpoints import checkpoints_folder, checkpoints_of_run
+from cagp_dist.store.memo import checkpoints_folder, checkpoints_of_run
 from cagp_dist.store.publish import current_run, output_lock, publish, verify_files
 from cagp_dist.store.schema import values_group
 

@@ -17,7 +17,7 @@ from cagp_dist.runtime import SerialExecutor, open_executor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.supervision import call_in_thread, has_ended
-from cagp_dist.store.checkpoints import Checkpoints
+from cagp_dist.store.memo import FolderMemo
 
 from ..clusters import Processes, local_cluster
 from ..oracle import assert_same_bits
@@ -58,7 +58,7 @@ def killed_workers(count: int, rng: np.random.Generator, folder: Path, *, points
                 break
             client.wait_for_workers(2, timeout=PATIENCE_SECONDS)
             victim = list(client.cluster.workers.values())[rng.integers(2)].pid
-            kept = Checkpoints(folder / f"kept-{rng.integers(2**40)}", seconds=1.0)
+            kept = FolderMemo(folder / f"kept-{rng.integers(2**40)}", seconds=1.0)
             call = partial(solved, problem, SOLVERS[which], DaskExecutor(client), checkpoints=kept)
             disturbed = Disturbed(
                 call,
@@ -208,7 +208,7 @@ def kill_storms(count: int, rng: np.random.Generator, folder: Path, *, seconds: 
     for _ in range(count):
         row.begin(count)
         with Processes(folder / f"storm-{row.runs}.json") as cluster:
-            kept = Checkpoints(folder / f"storm-{row.runs}-0", seconds=0.5)
+            kept = FolderMemo(folder / f"storm-{row.runs}-0", seconds=0.5)
             until = time.monotonic() + seconds
             while time.monotonic() < until:  # each round is an attempt, as a job makes them
                 call = call_in_thread(partial(_attempt, cluster.file, problem, solver, kept))
@@ -225,7 +225,7 @@ def kill_storms(count: int, rng: np.random.Generator, folder: Path, *, seconds: 
                     row.named_errors += 1
                 else:
                     through += 1
-                    kept = Checkpoints(folder / f"storm-{row.runs}-{through}", seconds=0.5)
+                    kept = FolderMemo(folder / f"storm-{row.runs}-{through}", seconds=0.5)
             longest = max(longest, time.monotonic() - until)
             cluster.wait_for_workers()
             attempt = partial(_attempt, cluster.file, problem, solver, kept)
@@ -242,7 +242,7 @@ def kill_storms(count: int, rng: np.random.Generator, folder: Path, *, seconds: 
 
 
 def _attempt(
-    file: str, problem: RegressionProblem, solver: cagp.BlockGaussSeidel, kept: Checkpoints
+    file: str, problem: RegressionProblem, solver: cagp.BlockGaussSeidel, kept: FolderMemo
 ) -> cagp.Posterior:
     with open_executor(file, deadlines=IMPATIENT) as executor:
         return solved(problem, solver, executor, checkpoints=kept)

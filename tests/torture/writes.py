@@ -14,7 +14,7 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.errors import CagpError
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.store.checkpoints import KEPT, Checkpoints, verified
+from cagp_dist.store.memo import KEPT, FolderMemo, verified
 from cagp_dist.store.publish import current_run, verify_files
 
 from ..problems import regression_problem
@@ -181,7 +181,7 @@ def _solve(solver: str, root: Path, report: int | None = None) -> cagp.Posterior
         SOLVERS[solver],
         covariance="diagonal",
         executor=SerialExecutor(),
-        checkpoints=Checkpoints(root, seconds=0.0),
+        checkpoints=FolderMemo(root, seconds=0.0),
         progress=progress,
     )
 

@@ -4,7 +4,6 @@ A solver whose matrix does not depend on the data takes all fields in one pass. 
 covariance for each, ``K'' - U U'``; where the Gram matrix can be stored, all are solved at once.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -23,8 +22,8 @@ from cagp_dist.prior import Prior
 if TYPE_CHECKING:
     from cagp_dist.budget import Plan
     from cagp_dist.runtime import ExecutorLike
+    from cagp_dist.runtime.memo import Checkpoint, Memo, MemoWriter
     from cagp_dist.solvers import ConjugateGradient, Solver
-    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, CheckpointWriter, SolveCheckpoints
 
 NULL_SPACE = 1e-8  # Eigenvalues of a covariance below this fraction of the prior variance count as zero
 TOGETHER_BYTES = 2**28  # Directions of the fields that conjugate gradients are run for at once, about
@@ -79,7 +78,7 @@ class SimulatedSolves:
     solver: "Solver"
     executor: "ExecutorLike" = None  # None: all cores of this process
     memory_limit_bytes: int | None = None
-    checkpoints: "SolveCheckpoints | None" = None
+    checkpoints: "Memo | None" = None
     progress: Callable[[float], None] = lambda _: None  # Told which part of the solves is done
     on_plan: "Callable[[Plan], None] | None" = None
 
@@ -96,9 +95,7 @@ def standardised(fields: SimulatedFields, direction: Array, asked: SimulatedSolv
             return _conditioned(fields, direction, asked)
         batch, checkpoints = _fields_at_once(fields, asked.solver, limit), asked.checkpoints
         found = _Found(
-            None
-            if checkpoints is None
-            else checkpoints.within("errors").of(_fingerprint(fields, asked.solver, direction, batch))
+            None if checkpoints is None else checkpoints.of(_key(fields, asked.solver, direction, batch))
         )
         if batch:
             iterations = cast("ConjugateGradient", asked.solver).iterations
@@ -141,7 +138,7 @@ class _Found:
         if self._checkpoint is not None and self._checkpoint.due():
             self._checkpoint.save({"widths": [part.along.size for part in self._parts]}, self._write)
 
-    def _write(self, writer: "CheckpointWriter") -> bool:
+    def _write(self, writer: "MemoWriter") -> bool:
         named = self.joined()._asdict().items()
         return all(writer.write(name, array) for name, array in named)
 
@@ -150,16 +147,17 @@ class _Found:
         return Standardised(*(np.concatenate(values, axis=-1) for values in zip(*self._parts, strict=True)))
 
 
-def _fingerprint(fields: SimulatedFields, solver: "Solver", direction: Array, batch: int) -> str:
-    """Digest of all that errors of single fields depend on."""
-    from cagp_dist.solvers.engine.solve_checkpoints import add_arrays, in_full
+def _key(fields: SimulatedFields, solver: "Solver", direction: Array, batch: int) -> str:
+    """Key of the errors of single fields."""
+    from cagp_dist.runtime.memo import key_of
+    from cagp_dist.solvers.engine.solve_keys import in_full
 
     prior, X = fields.prior, fields.X
-    found = hashlib.sha256(repr((in_full(solver), prior.kernel, prior.coefficient_names, batch)).encode())
     points = X.points if isinstance(X, LatLonGrid) else X
     noise = np.asarray(prior.noise_variance)
-    add_arrays(found, [points, noise, fields.y, fields.X_test, fields.latent, direction])
-    return found.hexdigest()
+    model = (in_full(solver), prior.kernel, prior.coefficient_names, batch)
+    data = (points, noise, fields.y, fields.X_test, fields.latent, direction)
+    return key_of("errors", model, *data)
 
 
 def errors_bytes(*, targets: int, fields: int) -> int:

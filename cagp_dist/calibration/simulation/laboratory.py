@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from cagp_dist.budget import Plan
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.runtime import ExecutorLike
+    from cagp_dist.runtime.memo import Memo
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +155,7 @@ def calibrate(
     weights: ArrayLike | None = None,
     executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
-    checkpoints: "SolveCheckpoints | None" = None,
+    checkpoints: "Memo | None" = None,
     progress: Callable[[float], None] = lambda _: None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Calibration:
@@ -190,8 +190,8 @@ def calibrate(
         Where solves run; all cores of this process by default.
     memory_limit_bytes : int, optional
         What may be allocated, by default four fifths of the free memory.
-    checkpoints : Checkpoints, optional
-        Where iterations are kept (`cagp_dist.store.checkpoints.Checkpoints`) or, where fields are solved one
+    checkpoints : FolderMemo, optional
+        Where iterations are kept (`cagp_dist.store.memo.FolderMemo`) or, where fields are solved one
         after the other, the errors of those that are done: the same call, with a generator in the same state,
         draws the fields again and continues from there after a loss, with the same bits.
     progress : callable

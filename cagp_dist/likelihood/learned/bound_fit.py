@@ -23,8 +23,8 @@ from cagp_dist.likelihood.numbering import Model, Numbering
 from cagp_dist.likelihood.observed import ResidualsAtPoints
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.runtime import Executor
+from cagp_dist.runtime.memo import Memo
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
-from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 MOST_STEPS = 60  # Of L-BFGS-B. Later ones change the actions, and the hyperparameters by little (measured).
 ENOUGH = Stopping(rise=1e-5, window=10)
@@ -65,7 +65,7 @@ def fit_bound(
     actions: int,
     executor: Executor,
     memory_limit_bytes: int,
-    checkpoints: SolveCheckpoints | None,
+    checkpoints: Memo | None,
 ) -> BoundFit:
     """Maximise the bound by hyperparameters and actions, means of blocks at first; ``judge`` the end."""
     seen = ProjectedData(

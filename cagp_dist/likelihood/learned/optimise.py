@@ -1,6 +1,5 @@
 """Maximise an objective, such as a lower bound of the likelihood, by all numbers that it learns."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,17 +18,7 @@ from cagp_dist.likelihood.learned.course import (
     Stopping,
 )
 from cagp_dist.likelihood.learned.objective import Objective
-from cagp_dist.solvers.engine.solve_checkpoints import (
-    Checkpoint,
-    CheckpointReader,
-    CheckpointWriter,
-    SolveCheckpoints,
-    add_arrays,
-)
-from cagp_dist.versions import numerical_version
-
-FORMAT = 1  # Of what is kept; checkpoints of another format are not found
-
+from cagp_dist.runtime.memo import Checkpoint, Memo, MemoReader, MemoWriter, key_of
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]  # As SciPy has it
 
@@ -100,7 +89,7 @@ def maximise(
     bounds: Sequence[Limits] | None = None,
     stopping: Stopping = ENOUGH,
     callback: Callable[[OptimiserStep], None] | None = None,
-    checkpoints: SolveCheckpoints | None = None,
+    checkpoints: Memo | None = None,
     fingerprint: str = "",
 ) -> Optimum:
     """Climb from one start to the highest place that can be reached. Shapes: ``start`` (size,)."""
@@ -114,17 +103,10 @@ def maximise(
                 "model and settings.",
                 key="no-fingerprint",
             )
-        digest = _digest(course, (fingerprint, optimiser, stopping))
-        checkpoint = checkpoints.within(digest[:16]).of(digest)
+        settings = (fingerprint, optimiser, stopping, course.names)
+        checkpoint = checkpoints.of(key_of("climb", settings, course.start, course.low, course.high))
     optimiser.climb(course, checkpoint)
     return course.optimum()
-
-
-def _digest(course: Course, settings: object) -> str:
-    """Digest of all that the way of a search depends on."""
-    found = hashlib.sha256(repr((FORMAT, numerical_version(), settings, course.names)).encode())
-    add_arrays(found, [course.start, course.low, course.high])
-    return found.hexdigest()
 
 
 class _Evaluations:
@@ -132,7 +114,7 @@ class _Evaluations:
 
     def __init__(self, course: Course, checkpoint: Checkpoint | None) -> None:
         self._course, self._checkpoint = course, checkpoint
-        self._kept: CheckpointReader | None = None if checkpoint is None else checkpoint.latest()
+        self._kept: MemoReader | None = None if checkpoint is None else checkpoint.latest()
         self._said: list[dict[str, Any]] = (
             [] if self._kept is None else list(self._kept.metadata["evaluations"])
         )
@@ -151,9 +133,7 @@ class _Evaluations:
     def _next(self, vector: Array) -> tuple[float, Array]:
         assert self._checkpoint is not None
         index, self._taken = self._taken, self._taken + 1
-        digest = hashlib.sha256()
-        add_arrays(digest, [vector])
-        where = digest.hexdigest()
+        where = key_of(vector)
         self.new = self._kept is None or index >= len(self._said) or self._said[index]["where"] != where
         if self._kept is not None and not self.new:
             said, gradient = self._said[index], self._kept.read("gradients", index, index + 1)[0]
@@ -170,5 +150,5 @@ class _Evaluations:
             self._checkpoint.save({"evaluations": self._said}, self._write)
         return value, gradient
 
-    def _write(self, writer: CheckpointWriter) -> bool:
+    def _write(self, writer: MemoWriter) -> bool:
         return writer.write("gradients", np.stack(self._gradients))

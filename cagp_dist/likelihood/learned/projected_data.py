@@ -9,7 +9,6 @@ For actions S (n, i), T fields b (n, T) and ``G = K + noise I``::
 What is large is divided by L: sums of squares of W are then nearly as precise as its entries.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,8 +25,8 @@ from cagp_dist.likelihood.learned.objective import Hyperparameters
 from cagp_dist.likelihood.numbering import Families, Model
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle
+from cagp_dist.runtime.memo import key_of
 from cagp_dist.solvers.actions.block_sparse import BlockLayout, block_sums, tile_count
-from cagp_dist.solvers.engine.solve_checkpoints import add_arrays
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import block_ranges
 
@@ -85,9 +84,7 @@ class ProjectedData:
         )
         self.tiles = ActionTiles(X, layout, executor=executor)
         self.right = np.ascontiguousarray(residuals[layout.order])
-        found = hashlib.sha256(repr(self.hyperparameters).encode())
-        add_arrays(found, [X, residuals, layout.order, layout.edges])
-        self.fingerprint = found.hexdigest()
+        self.fingerprint = key_of(self.hyperparameters, X, residuals, layout.order, layout.edges)
 
     @property
     def size(self) -> int:

@@ -19,11 +19,11 @@ from cagp_dist.gram.quadrature import quadrature_bytes
 from cagp_dist.gram.targets import list_targets, part
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
+from cagp_dist.runtime.memo import MemoMetadata, MemoWriter
 from cagp_dist.solvers.engine.adjoint import Cycles, adjoint_states, forward_passes
 from cagp_dist.solvers.engine.kept_weights import WrittenWeights
 from cagp_dist.solvers.engine.recorder import Recorder
 from cagp_dist.solvers.engine.ring_system import RingSystem
-from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointWriter
 from cagp_dist.solvers.engine.stages import BlockStage, Stage
 from cagp_dist.solvers.engine.stopping import MOST_STEPS, ComputationalShare, TightenedBounds
 from cagp_dist.solvers.engine.stopping_rules import Iterations, StoppingRule
@@ -215,8 +215,8 @@ class Affine(ABC):
 
     @final
     def write_weights(
-        self, problem: Problem, writer: CheckpointWriter, *, executor: Executor, plan: Plan
-    ) -> CheckpointMetadata:
+        self, problem: Problem, writer: MemoWriter, *, executor: Executor, plan: Plan
+    ) -> MemoMetadata:
         """Write ``W = A' V'`` and the downdates after all iterations, and say how they were made.
 
         The sweeps of `states`, with one more tall matrix. The values of the residuals have no part in it.

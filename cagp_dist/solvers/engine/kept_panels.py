@@ -10,8 +10,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.runtime import Executor, Handle
+from cagp_dist.runtime.memo import MemoReader, MemoWriter
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
-from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.tile_tasks import SolvedBlock, only_sums
 from cagp_dist.tiling import Range
 
@@ -37,7 +37,7 @@ class Panels:
         return self.columns[1] - self.columns[0]
 
 
-def save_panels(work: Panels, layout: PanelLayout, writer: CheckpointWriter, *, executor: Executor) -> bool:
+def save_panels(work: Panels, layout: PanelLayout, writer: MemoWriter, *, executor: Executor) -> bool:
     """Write the panels of a group, each by the worker that has it, its sums, and Z of a recurrence."""
     home = work.home
     written = [
@@ -56,7 +56,7 @@ def save_panels(work: Panels, layout: PanelLayout, writer: CheckpointWriter, *, 
 
 
 def restored_panels(
-    columns: Range, layout: PanelLayout, kept: CheckpointReader, *, home: int, executor: Executor
+    columns: Range, layout: PanelLayout, kept: MemoReader, *, home: int, executor: Executor
 ) -> Panels:
     """Read a group again, panel by panel by the worker that goes on with it."""
     places = kept.read(f"{_of(columns)}/places")
@@ -75,12 +75,12 @@ def restored_panels(
     )
 
 
-def write_rows(writer: CheckpointWriter, name: str, rows: Array) -> bool:
+def write_rows(writer: MemoWriter, name: str, rows: Array) -> bool:
     """Write a panel."""
     return writer.write(name, rows)
 
 
-def read_rows(kept: CheckpointReader, columns: Range, places: Indices, panel: Sequence[Range]) -> Array:
+def read_rows(kept: MemoReader, columns: Range, places: Indices, panel: Sequence[Range]) -> Array:
     """Read the rows of a panel from those that were saved."""
     pieces: list[tuple[int, int, int]] = []  # panel that was saved, and rows of it
     for first, last in panel:
@@ -93,13 +93,13 @@ def read_rows(kept: CheckpointReader, columns: Range, places: Indices, panel: Se
     return np.concatenate([kept.read(_rows(columns, index), *rows) for index, *rows in pieces])
 
 
-def write_solved(writer: CheckpointWriter, name: str, solved: SolvedBlock) -> bool:
+def write_solved(writer: MemoWriter, name: str, solved: SolvedBlock) -> bool:
     """Write the solution of a block and the sums."""
     parts = {"columns": solved.columns, "downdate": solved.downdate, "mean": solved.mean}
     return all(writer.write(f"{name}/{part}", array) for part, array in parts.items())
 
 
-def read_solved(kept: CheckpointReader, name: str) -> SolvedBlock:
+def read_solved(kept: MemoReader, name: str) -> SolvedBlock:
     """Read what `write_solved` wrote."""
     return SolvedBlock(*(kept.read(f"{name}/{part}") for part in ("columns", "downdate", "mean")))
 

@@ -1,13 +1,12 @@
 """Weights of targets, kept for other data at the same points (math 14).
 
 Of an affine solver ``W = A' V'`` does not depend on the data, and falls off the sweeps that the variances
-take. Where it is kept (`cagp_dist.store.weights`), the mean ``W' b`` of new data costs ``2 n q T`` flops and
+take. Where it is kept (`cagp_dist.store.memo`), the mean ``W' b`` of new data costs ``2 n q T`` flops and
 a read of 8 n q bytes instead of the sweeps. Of neighbours W is sparse, with 12 bytes for each weight that is
 not zero.
 """
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,25 +14,15 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.runtime.memo import MemoMetadata, MemoReader, MemoWriter
 from cagp_dist.solvers.engine.kept_panels import Panels
-from cagp_dist.solvers.engine.solve_checkpoints import (
-    CheckpointMetadata,
-    CheckpointReader,
-    CheckpointWriter,
-    add_arrays,
-    fingerprinted_points,
-)
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Problem, State
 from cagp_dist.solvers.status import Status
-from cagp_dist.tiling import COLUMN_GROUP, SMALLEST_ROW_TILE, Range
-from cagp_dist.versions import numerical_version
+from cagp_dist.tiling import Range
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-FORMAT = 1  # Of what is kept; weights of another format are not found
-
 
 SPARSE_ENTRY_BYTES = 12  # Of a weight that is not zero, and where it stands
 SPARSE_BYTES = 64 * 2**20  # Of sparse weights that are written, or read, at a time
@@ -44,29 +33,9 @@ class WritesWeights(Protocol):
     """A solver whose weights can be kept."""
 
     def write_weights(
-        self, problem: Problem, writer: CheckpointWriter, *, executor: Executor, plan: Plan
-    ) -> CheckpointMetadata:
+        self, problem: Problem, writer: MemoWriter, *, executor: Executor, plan: Plan
+    ) -> MemoMetadata:
         """Write weights and downdates, and say how they were made."""
-
-
-class WeightStore(Protocol):
-    """Where weights are kept, each under its key."""
-
-    def find(self, key: str) -> CheckpointReader | None:
-        """Find weights that are whole."""
-
-    def save(self, key: str, write: Callable[[CheckpointWriter], CheckpointMetadata]) -> CheckpointReader:
-        """Keep what ``write`` writes, with what it says of that."""
-
-
-def weights_key(problem: Problem, solver: object, plan: Plan, basis: Sequence[Array]) -> str:
-    """Digest of all that weights and variances depend on, not batches of targets, nor what was observed."""
-    found, gram = hashlib.sha256(), problem.gram
-    tiles = (plan.block_size, COLUMN_GROUP, SMALLEST_ROW_TILE)
-    for part in (FORMAT, numerical_version(), "float64", solver, gram.kernel, tiles):
-        found.update(repr(part).encode())
-    add_arrays(found, [*fingerprinted_points(problem), *basis])
-    return found.hexdigest()
 
 
 class WrittenWeights:
@@ -74,7 +43,7 @@ class WrittenWeights:
 
     reads_leftover = False
 
-    def __init__(self, system: TileSystem, writer: CheckpointWriter) -> None:
+    def __init__(self, system: TileSystem, writer: MemoWriter) -> None:
         self._system, self._writer = system, writer
         self.groups: list[Range] = []
 
@@ -88,8 +57,8 @@ class WrittenWeights:
 
 
 def write_sparse(
-    writer: CheckpointWriter, parts: "Iterable[tuple[Indices, csr_array]]", downdate: Array
-) -> CheckpointMetadata:
+    writer: MemoWriter, parts: "Iterable[tuple[Indices, csr_array]]", downdate: Array
+) -> MemoMetadata:
     """Write sparse weights (r, n) of some targets after others, and all downdates (q,)."""
     from scipy.sparse import vstack
 
@@ -116,7 +85,7 @@ def write_sparse(
     return {"parts": files, "entries": entries}
 
 
-def _sparse_mean(kept: CheckpointReader, residuals: Array, q: int) -> Array:
+def _sparse_mean(kept: MemoReader, residuals: Array, q: int) -> Array:
     """``W b`` (q, T) of sparse weights."""
     from scipy.sparse import csr_array
 
@@ -130,7 +99,7 @@ def _sparse_mean(kept: CheckpointReader, residuals: Array, q: int) -> Array:
     return mean
 
 
-def kept_states(kept: CheckpointReader, problem: Problem) -> Iterator[State]:
+def kept_states(kept: MemoReader, problem: Problem) -> Iterator[State]:
     """Yield the belief after the last iteration, one group of targets at a time: one product for each."""
     metadata, residuals = kept.metadata, np.ascontiguousarray(problem.residuals)
     sparse = "parts" in metadata

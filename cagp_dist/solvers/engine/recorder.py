@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.solvers.engine.solve_checkpoints import (
+from cagp_dist.runtime.memo import (
     Checkpoint,
-    CheckpointMetadata,
-    CheckpointReader,
-    CheckpointWriter,
+    MemoMetadata,
+    MemoReader,
+    MemoWriter,
 )
 from cagp_dist.solvers.engine.system import OpenBatch, System, Work
 from cagp_dist.solvers.interface import State
@@ -34,7 +34,7 @@ class StateLog:
             self._states.append(replace(before, downdate=before.downdate.diagonal().copy()))
         self._states.append(state)
 
-    def metadata(self) -> CheckpointMetadata:
+    def metadata(self) -> MemoMetadata:
         """Everything about the states but their arrays."""
         return {
             "states": [
@@ -52,7 +52,7 @@ class StateLog:
             "full": bool(self._states) and self._states[-1].downdate.ndim == 2,
         }
 
-    def write(self, writer: CheckpointWriter) -> bool:
+    def write(self, writer: MemoWriter) -> bool:
         """Write means and downdates, in one array for each batch of targets."""
         seen = True
         for start, stop in dict.fromkeys((state.columns.start, state.columns.stop) for state in self._states):
@@ -64,7 +64,7 @@ class StateLog:
             seen &= writer.write(FULL, self._states[-1].downdate)
         return seen
 
-    def read(self, kept: CheckpointReader) -> Iterator[State]:
+    def read(self, kept: MemoReader) -> Iterator[State]:
         """Take and yield the states of a checkpoint, in their order."""
         place: dict[tuple[int, int], int] = {}
         for number, said in enumerate(kept.metadata["states"], start=1):
@@ -99,11 +99,11 @@ def _diagonal(downdate: Array) -> Array:
 class RecordedPart:
     """What a checkpoint keeps beside states and systems."""
 
-    def metadata(self) -> CheckpointMetadata:
+    def metadata(self) -> MemoMetadata:
         """Numbers to continue from."""
         return {}
 
-    def write(self, writer: CheckpointWriter) -> bool:
+    def write(self, writer: MemoWriter) -> bool:
         """Write the arrays to continue from; whether workers see the place."""
         return True
 
@@ -111,7 +111,7 @@ class RecordedPart:
 class RecordedResults(RecordedPart):
     """Results of costly calls in their order; those that a checkpoint has are not computed again."""
 
-    def __init__(self, name: str, kept: CheckpointReader | None) -> None:
+    def __init__(self, name: str, kept: MemoReader | None) -> None:
         self._name = name
         self._kept = kept
         self._found: list[Array] = []
@@ -138,7 +138,7 @@ class RecordedResults(RecordedPart):
         """Whether the checkpoint has more results than were asked for so far."""
         return self._known is not None and self._taken < self._known.shape[1]
 
-    def write(self, writer: CheckpointWriter) -> bool:
+    def write(self, writer: MemoWriter) -> bool:
         """Write all results so far, side by side; nothing if there are none."""
         return not self._found or writer.write(self._name, np.concatenate(self._found, axis=1))
 
@@ -191,13 +191,13 @@ class Recorder:
         if self._checkpoint is not None and not any(self._done) and self._checkpoint.due():
             self._save(None, [])
 
-    def _save(self, opened: OpenBatch[Any] | None, active: Sequence[object]) -> CheckpointReader | None:
+    def _save(self, opened: OpenBatch[Any] | None, active: Sequence[object]) -> MemoReader | None:
         assert self._checkpoint is not None
         metadata = {**self._log.metadata(), "done": self._done, "active_groups": active}
         for part in self.parts:
             metadata |= part.metadata()
 
-        def write(writer: CheckpointWriter) -> bool:
+        def write(writer: MemoWriter) -> bool:
             seen = self._log.write(writer) and all(part.write(writer) for part in self.parts)
             return seen and (
                 opened is None or not active or opened.system.save(list(opened.works.values()), writer)
@@ -206,6 +206,6 @@ class Recorder:
         return self._checkpoint.save(metadata, write)
 
 
-def _restored(system: System[Work], number: int, kept: CheckpointReader) -> dict[Any, Work]:
+def _restored(system: System[Work], number: int, kept: MemoReader) -> dict[Any, Work]:
     """Works of all groups of a batch as they were saved."""
     return {group: system.restore(group, place, kept) for place, group in enumerate(system.batches[number])}

@@ -24,9 +24,9 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.runtime.counting import count
+from cagp_dist.runtime.memo import MemoReader, MemoWriter
 from cagp_dist.solvers.engine import ring_tasks
 from cagp_dist.solvers.engine.ring_stages import RingStage, Whitened
-from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.stages import BlockStage, CoarseSpace, Recurrence, Simultaneous, Stage
 from cagp_dist.solvers.interface import Problem, State
 from cagp_dist.solvers.stationary import ring_coarse
@@ -129,7 +129,7 @@ class RingSystem:
         """Whether workers are processes of their own."""
         return not self._executor.shares_memory
 
-    def save(self, works: Sequence[Pieces], writer: CheckpointWriter) -> bool:
+    def save(self, works: Sequence[Pieces], writer: MemoWriter) -> bool:
         """Write the ranges of wavenumbers of each group, each by the worker that has it."""
         written = [
             self._executor.submit(ring_tasks.write_piece, writer, _name(work.columns, home), part, home=home)
@@ -138,7 +138,7 @@ class RingSystem:
         ]
         return all(self._executor.gather(written))
 
-    def restore(self, columns: Range, place: int, kept: CheckpointReader) -> Pieces:
+    def restore(self, columns: Range, place: int, kept: MemoReader) -> Pieces:
         """Go on with a group of targets as it was saved."""
         parts = [
             self._executor.submit(ring_tasks.read_piece, kept, _name(columns, home), home=home)

@@ -16,8 +16,8 @@ from cagp_dist.kernels import Kernel, Parameters
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.tasks import gram_range
 from cagp_dist.latlon.wavenumbers import Wavenumbers
+from cagp_dist.runtime.memo import MemoReader, MemoWriter
 from cagp_dist.solvers.engine.ring_stages import RingStage, Whitened, applied
-from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.stages import Recurrence, Simultaneous
 from cagp_dist.tiling import Range, block_ranges
 
@@ -222,7 +222,7 @@ def weights_range(sectors: list[Whitened], piece: RingPiece) -> Columns:
     ]
 
 
-def write_piece(writer: CheckpointWriter, name: str, piece: RingPiece) -> bool:
+def write_piece(writer: MemoWriter, name: str, piece: RingPiece) -> bool:
     """Write the arrays of a range, and how many there are of each kind."""
     counts = np.array([len(arrays) for arrays in piece])
     seen = [writer.write(f"{name}/counts", counts)]
@@ -231,7 +231,7 @@ def write_piece(writer: CheckpointWriter, name: str, piece: RingPiece) -> bool:
     return all(seen)
 
 
-def read_piece(kept: CheckpointReader, name: str) -> RingPiece:
+def read_piece(kept: MemoReader, name: str) -> RingPiece:
     """Read what `write_piece` wrote."""
     counts = kept.read(f"{name}/counts")
     return RingPiece(

@@ -13,9 +13,9 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.gram.quadrature import WIDTH, quadrature_bounds, tile_product
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.runtime import Executor
+from cagp_dist.runtime.memo import MemoMetadata, MemoReader, MemoWriter
 from cagp_dist.solvers.engine.kept_panels import Panels
 from cagp_dist.solvers.engine.recorder import RecordedPart
-from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.stopping_rules import StoppingRule
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Problem
@@ -47,7 +47,7 @@ class TightenedBounds(RecordedPart):
     # Whether steps that were asked for have brought no bound closer; None before there were any
     _useless: bool | None = None
 
-    def begin(self, kept: CheckpointReader | None) -> None:
+    def begin(self, kept: MemoReader | None) -> None:
         """Work out the bounds before the sweeps, or take them, as they were tightened, from a checkpoint."""
         exact = self.problem.exact_variance
         if kept is not None:
@@ -56,11 +56,11 @@ class TightenedBounds(RecordedPart):
         self._bounds = exact.bounds(self.executor)
         self._prior = prior_variance(self.problem.gram.kernel, self.problem.targets)
 
-    def metadata(self) -> CheckpointMetadata:
+    def metadata(self) -> MemoMetadata:
         """Columns of products that decisions of each group took."""
         return {SPENT: [[*group, spent] for group, spent in self.spent.items()]}
 
-    def write(self, writer: CheckpointWriter) -> bool:
+    def write(self, writer: MemoWriter) -> bool:
         """Write the bounds of the exact variance, as far as they were tightened."""
         return writer.write(BOUNDS, self._bounds)
 
@@ -138,11 +138,11 @@ class ComputationalShare(StoppingRule[Panels], RecordedPart):
         self._share, self._bounds = share, bounds
         self._open: set[Range] = set()  # groups that had too large a share when they were asked last
 
-    def begin(self, kept: CheckpointReader | None) -> None:
+    def begin(self, kept: MemoReader | None) -> None:
         """Get ready for a solve, or for one that continues from a checkpoint."""
         self._open = set() if kept is None else {(first, last) for first, last in kept.metadata[OPEN]}
 
-    def metadata(self) -> CheckpointMetadata:
+    def metadata(self) -> MemoMetadata:
         """List the groups that had too large a share."""
         return {OPEN: sorted(self._open)}
 

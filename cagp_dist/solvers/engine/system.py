@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import Targets
-from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, CheckpointWriter
+from cagp_dist.runtime.memo import MemoReader, MemoWriter
 from cagp_dist.solvers.engine.stages import CoarseSpace, Simultaneous, Stage
 from cagp_dist.solvers.interface import State
 from cagp_dist.tiling import Range
@@ -52,10 +52,10 @@ class System(Protocol[Work]):
     def leftover(self, works: Sequence[Work]) -> list[Array]:
         """``Y`` of a batch, in a form that `open` continues from."""
 
-    def save(self, works: Sequence[Work], writer: CheckpointWriter) -> bool:
+    def save(self, works: Sequence[Work], writer: MemoWriter) -> bool:
         """Write all that `restore` needs of adjoint passes; whether workers see the place."""
 
-    def restore(self, columns: Range, place: int, kept: CheckpointReader) -> Work:
+    def restore(self, columns: Range, place: int, kept: MemoReader) -> Work:
         """Go on with a group of targets as it was saved."""
 
     def mean(self, work: Work, targets: Targets) -> Array:

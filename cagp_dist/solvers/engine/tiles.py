@@ -20,12 +20,12 @@ from cagp_dist.gram.vecchia_factor import VecchiaFactor
 from cagp_dist.kernels import point_columns
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.runtime.counting import count
+from cagp_dist.runtime.memo import MemoReader, MemoWriter
 from cagp_dist.solvers.engine import tile_tasks
 from cagp_dist.solvers.engine.kept_panels import Panels, restored_panels, save_panels
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
 from cagp_dist.solvers.engine.projected_tiles import PanelProjection, by_panels
 from cagp_dist.solvers.engine.recurrence_tiles import PanelInverse, panel_inverse, recur
-from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.stages import (
     BlockStage,
     CoarseSpace,
@@ -155,11 +155,11 @@ class TileSystem:
         """Whether workers are processes of their own."""
         return not self._executor.shares_memory
 
-    def save(self, works: Sequence[Panels], writer: CheckpointWriter) -> bool:
+    def save(self, works: Sequence[Panels], writer: MemoWriter) -> bool:
         """Write the panels of groups, each by the worker that has it, and their sums."""
         return all(save_panels(work, self._layout, writer, executor=self._executor) for work in works)
 
-    def restore(self, columns: Range, place: int, kept: CheckpointReader) -> Panels:
+    def restore(self, columns: Range, place: int, kept: MemoReader) -> Panels:
         """Go on with a group of targets as it was saved, also where there are other panels now."""
         home = place * self._layout.panels
         return restored_panels(columns, self._layout, kept, home=home, executor=self._executor)

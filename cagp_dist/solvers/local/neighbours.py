@@ -44,8 +44,8 @@ from cagp_dist.gram.neighbourhoods import (
 from cagp_dist.gram.targets import list_targets, part, target_points
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
+from cagp_dist.runtime.memo import Checkpoint, MemoMetadata, MemoWriter
 from cagp_dist.solvers.engine.kept_weights import write_sparse
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, CheckpointMetadata, CheckpointWriter
 from cagp_dist.solvers.interface import (
     SOME_POINTS,
     Calibrated,
@@ -327,8 +327,8 @@ class Neighbours:
         return min(n, (k if self.group == 1 else 2 * k + 110) + LEAF * self.coarse)
 
     def write_weights(
-        self, problem: Problem, writer: CheckpointWriter, *, executor: Executor, plan: Plan
-    ) -> CheckpointMetadata:
+        self, problem: Problem, writer: MemoWriter, *, executor: Executor, plan: Plan
+    ) -> MemoMetadata:
         """Write sparse weights and downdates, and say how they were made: twice the cost of `states`."""
         with single_threaded_blas():
             work = _Work(self, problem.gram, list_targets(problem.targets), executor)
@@ -454,7 +454,7 @@ class _Work:
             mean, downdate = kept.read("mean"), kept.read("downdate")
             begun, left_out, exact = (kept.metadata[name] for name in ("cells", "left_out", "exact"))
 
-        def write(writer: CheckpointWriter) -> bool:
+        def write(writer: MemoWriter) -> bool:
             return writer.write("mean", mean) and writer.write("downdate", downdate)
 
         known = search.cells if search is not None and search.whole else None
