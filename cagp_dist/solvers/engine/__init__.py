@@ -7,7 +7,7 @@
   `recurrence_tiles`), `ring_system` (whole grids, with `ring_stages`, `ring_tasks`).
 - What plans and runs the loop for a solver: `affine`; several solvers one after the other: `hybrid`.
 - What goes beside the loop: `stopping` (shares and bounds of variances), `recorder` (with
-  `solve_checkpoints`, `kept_panels`), `kept_weights`.
+  `solve_keys`, `kept_panels`), `kept_weights`.
 - Stages whose belief is conditioned on actions: `conditioned_stages`.
 
 A new stationary method needs nothing here: see `cagp_dist.solvers.stationary`.
