@@ -7,9 +7,11 @@ import os
 import shutil
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -122,22 +124,37 @@ def no_waiting_for_disks() -> Iterator[None]:
         yield
 
 
+_ZARR_LOOP = asyncio.new_event_loop()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def zarr_stays_in_its_thread() -> Iterator[None]:
-    """Zarr reads, writes and compresses where its event loop runs; hands each chunk to a thread no more.
+    """Zarr reads, writes and compresses in the thread that asks, and hands nothing to another one.
 
     The files are the same, and of the small runs of tests it takes half the time away. `tests.store` hands
     chunks to threads, and so does every other process.
     """
-    to_thread = asyncio.to_thread
+    import zarr.core.sync as zarr_sync
+
+    to_thread, threadsafe = asyncio.to_thread, asyncio.run_coroutine_threadsafe
 
     async def here_or_there(function: Callable[..., object], /, *given: object, **named: object) -> object:
-        if threading.current_thread().name == "zarr_io":
+        if threading.current_thread().name == "zarr_io" or asyncio.get_running_loop() is _ZARR_LOOP:
             return function(*given, **named)
         return await to_thread(function, *given, **named)
 
+    def run(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> "Future[T]":
+        if threading.current_thread() is not threading.main_thread() or _ZARR_LOOP.is_running():
+            return threadsafe(coroutine, loop)
+        done: Future[T] = Future()
+        done.set_result(_ZARR_LOOP.run_until_complete(coroutine))
+        return done
+
+    ours = ModuleType("asyncio")
+    vars(ours).update({**vars(asyncio), "run_coroutine_threadsafe": run})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "to_thread", here_or_there)
+        patch.setattr(zarr_sync, "asyncio", ours)
         yield
 
 

@@ -1,8 +1,8 @@
 """Files of arrays and groups of a Zarr store, written as the specification of Zarr 3 has them.
 
 The Zarr library is made for stores that are far away and of any layout: of an array with one small chunk it
-writes five files in a dozen steps between threads. Here are two, of the one layout that this package writes;
-the library reads them as its own, byte for byte.
+writes five files in a dozen steps between threads. Here are two, of the one layout that this package writes,
+and the library reads them as its own.
 
 References
 ----------
@@ -168,4 +168,4 @@ def _write_json(path: Path, document: Mapping[str, object]) -> None:
             return value.tolist()
         raise TypeError(f"an attribute is {value!r}; expected text, numbers, truth values and lists of them.")
 
-    path.write_text(json.dumps(document, indent=2, default=plain), encoding="utf-8")
+    path.write_text(json.dumps(document, default=plain), encoding="utf-8")
