@@ -56,15 +56,13 @@ _INNER_CODECS = ("codecs", "index_codecs")
 class PlainStore(Store):
     """A store that can only be read, and hands on only metadata that passed the check, fetched once.
 
-    ``text`` allows variable-length UTF-8. ``whole``: every chunk was written, and one that is not there is an
-    error, where it would read as the fill value. A `zarr.storage.WrapperStore` would hand on what Zarr adds
-    later.
+    ``text`` allows variable-length UTF-8. A `zarr.storage.WrapperStore` would hand on what Zarr adds later.
     """
 
-    def __init__(self, inner: Store, *, text: bool = False, whole: bool = False) -> None:
+    def __init__(self, inner: Store, *, text: bool = False) -> None:
         super().__init__(read_only=True)
         self._inner = inner
-        self._text, self._whole = text, whole
+        self._text = text
         self._checked: dict[str, Buffer | None] = {}
         self._sizes: dict[str, int] = {}
 
@@ -81,15 +79,7 @@ class PlainStore(Store):
     ) -> "Buffer | None":
         name = key.rpartition("/")[2]
         if name not in _METADATA:
-            found = await self._read(key, prototype, byte_range, self._most_bytes(key))
-            # xarray looks for .zattrs of Zarr 2 everywhere
-            if found is None and self._whole and name != ".zattrs":
-                raise StoreError(
-                    f"chunk {key} of {self} is missing; it would read as the fill value. Restore the store "
-                    "from a copy or write it again.",
-                    key="damaged",
-                )
-            return found
+            return await self._read(key, prototype, byte_range, self._most_bytes(key))
         if key not in self._checked:
             found = await self._read(key, prototype, None, MOST_METADATA_BYTES)
             if found is not None:
@@ -109,7 +99,7 @@ class PlainStore(Store):
     ) -> "Buffer | None":
         """Read an object, or a range of it, of so many bytes at most."""
         if isinstance(self._inner, LocalStore):
-            content = await asyncio.to_thread(_read_file, self._inner.root, key, byte_range, most_bytes)
+            content = await asyncio.to_thread(read_file, self._inner.root, key, byte_range, most_bytes)
             return None if content is None else prototype.buffer.from_bytes(content)
         by_range = byte_range is None and not web.is_web(self._inner)
         asked = RangeByteRequest(0, most_bytes + 1) if by_range else byte_range
@@ -170,13 +160,11 @@ class PlainStore(Store):
         raise StoreError(f"{self} was opened for reading; {key} cannot be deleted.", key="read-only")
 
 
-def plain_store(
-    address: str, *, options: Mapping[str, str] | None = None, text: bool = False, whole: bool = False
-) -> PlainStore:
+def plain_store(address: str, *, options: Mapping[str, str] | None = None, text: bool = False) -> PlainStore:
     """Open the store at an address for reading plain numbers."""
     path = address.removeprefix("file://")
     if "://" not in path and "::" not in path:
-        return PlainStore(LocalStore(path, read_only=True), text=text, whole=whole)
+        return PlainStore(LocalStore(path, read_only=True), text=text)
     if any(part.partition(":")[0] == "reference" for part in address.split("::")):
         raise ConfigurationError(
             f"{without_secrets(address, address)} names a reference file; expected a Zarr store. The "
@@ -186,7 +174,7 @@ def plain_store(
         )
     settings = {**(options or {}), **web.settings(address)}
     inner = FsspecStore.from_url(address, storage_options=settings, read_only=True)
-    return PlainStore(inner, text=text, whole=whole)
+    return PlainStore(inner, text=text)
 
 
 def check_all_arrays(store: PlainStore) -> dict[str, zarr.Array[Any]]:
@@ -195,7 +183,7 @@ def check_all_arrays(store: PlainStore) -> dict[str, zarr.Array[Any]]:
     return {path: member for path, member in members if isinstance(member, zarr.Array)}
 
 
-def _read_file(root: Path, key: str, byte_range: "ByteRequest | None", most_bytes: int) -> bytes | None:
+def read_file(root: Path, key: str, byte_range: "ByteRequest | None", most_bytes: int) -> bytes | None:
     """Read a file of a folder, or a range of it; links are refused, which may lead anywhere."""
     path, parts = os.path.join(root, key), os.path.normpath(key).split("/")
     try:

@@ -7,24 +7,26 @@ one that was not written because it equals it: floats are filled with NaN, and e
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
-import zarr
 
 from cagp_dist.errors import ArgumentError, DiskError, StoreError
 from cagp_dist.store.durable_files import files_below
-from cagp_dist.store.plain import plain_store
-from cagp_dist.store.zarr_files import METADATA, NAN_ATTRIBUTE, write_array, write_group_metadata
-
-if TYPE_CHECKING:
-    from zarr.core.metadata import ArrayV3Metadata
+from cagp_dist.store.zarr_files import (
+    METADATA,
+    NAN_ATTRIBUTE,
+    StoredArray,
+    StoredGroup,
+    stored_arrays,
+    stored_groups,
+    write_array,
+    write_group_metadata,
+)
 
 CHUNK_BYTES = 8 * 2**20  # upper bound of one chunk, uncompressed, where the caller does not choose
 
@@ -117,24 +119,21 @@ def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
 
 def opened(path: str | os.PathLike[str], group: str) -> xr.Dataset:
     """Open a group as `open_group`, with the errors of the libraries."""
-    store = plain_store(os.fspath(path), text=True, whole=True)
-    found: xr.Dataset = xr.open_zarr(
-        store, group=group or None, chunks=None, consolidated=False, decode_timedelta=False
-    )
+    found: xr.Dataset = xr.open_dataset(StoredGroup(Path(path), group), decode_timedelta=False)
     return found
 
 
 def missing_chunks(path: str | os.PathLike[str], group: str = ROOT) -> list[str]:
     """Chunk files that should exist and do not, as paths relative to the store."""
     present = set(files_below(Path(path)))
-    return [key for array in _arrays(path, group) for _, key in _chunk_keys(array) if key not in present]
+    return [key for array in _arrays(path, group) for _, key in array.files() if key not in present]
 
 
 def verify_chunks(path: str | os.PathLike[str], group: str = ROOT) -> int:
     """Read every chunk of every array below a group and compare it with its checksum."""
     count = 0
     for array in _arrays(path, group):
-        for index, key in _chunk_keys(array):
+        for place, key in array.files():
             where = Path(path) / key
             if not where.is_file():
                 raise StoreError(
@@ -143,7 +142,7 @@ def verify_chunks(path: str | os.PathLike[str], group: str = ROOT) -> int:
                     key="damaged",
                 )
             try:
-                array.get_block_selection(index) if index else array[()]
+                array.read_file(place)
             except Exception as error:  # codecs raise whatever their library raises on damaged bytes
                 raise StoreError(
                     f"chunk {where} is damaged ({error}). Restore the store from a copy or write it again.",
@@ -244,21 +243,11 @@ def _shard(variable: xr.Variable, chunk: tuple[int, ...]) -> tuple[int, ...] | N
     return tuple(max(length, most // length * length) for most, length in zip(wide, chunk, strict=True))
 
 
-def _arrays(path: str | os.PathLike[str], group: str) -> Iterator["zarr.Array[ArrayV3Metadata]"]:
+def _arrays(path: str | os.PathLike[str], group: str) -> list[StoredArray]:
+    """Give all arrays of a group and of those below it."""
+    store = Path(path)
     try:
-        store = plain_store(os.fspath(path), text=True)
-        opened = zarr.open_group(store, path=group.strip("/"), mode="r", use_consolidated=False)
-        members = opened.members(max_depth=None)
+        groups = list(stored_groups(store, group.strip("/")))
+        return [array for each in groups for array in stored_arrays(store, each).values()]
     except Exception as error:  # JSON, key and value errors of damaged metadata, or no store at all
         raise _unreadable(path, group, error) from error
-    yield from (member for _, member in members if isinstance(member, zarr.Array))
-
-
-def _chunk_keys(array: "zarr.Array[ArrayV3Metadata]") -> Iterator[tuple[tuple[int, ...], str]]:
-    """Index of every chunk, or shard of chunks, and its path relative to the store."""
-    if 0 in array.shape:
-        return
-    files = array.shards or array.chunks
-    counts = (-(-length // chunk) for length, chunk in zip(array.shape, files, strict=True))
-    for index in product(*map(range, counts)):
-        yield index, f"{array.path}/{array.metadata.encode_chunk_key(index)}"

@@ -1,8 +1,8 @@
-"""Files of arrays and groups of a Zarr store, written as the specification of Zarr 3 has them.
+"""Files of arrays and groups of a Zarr store of this package, by the specification of Zarr 3.
 
-The Zarr library is made for stores that are far away and of any layout: of an array with one small chunk it
-writes five files in a dozen steps between threads. Here are two, of the one layout that this package writes,
-and the library reads them as its own.
+The Zarr library is made for stores that are far away and of any layout: an array with one small chunk takes
+it a dozen steps between threads, and five files to write. Here are two, of the one layout that this package
+has. The library reads what is written here, and writes what is read here.
 
 References
 ----------
@@ -10,25 +10,44 @@ https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html and codecs/shardi
 """
 
 import base64
+import errno
 import json
+import os
 import struct
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import product
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import google_crc32c
 import numpy as np
+import xarray as xr
 from numcodecs.vlen import VLenUTF8
 from numcodecs.zstd import Zstd
+from xarray.backends.common import AbstractDataStore, BackendArray
+from xarray.core import indexing
+from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 
+from cagp_dist.errors import StoreError
+from cagp_dist.memory import MOST_CHUNK_BYTES
+from cagp_dist.store.bounded_codecs import unpacked_chunk, with_slack
 from cagp_dist.store.durable_files import files_below
+from cagp_dist.store.plain import MOST_INNER_CHUNKS, MOST_METADATA_BYTES, read_file
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+
+    # number of a chunk, and along an axis where its numbers go, and are in it
+    Piece: TypeAlias = tuple[int, slice | np.ndarray, slice | np.ndarray]
 
 METADATA = "zarr.json"
 ZSTD_LEVEL = 3
 
 NAN_ATTRIBUTE = base64.b64encode(struct.pack("<d", np.nan)).decode()  # as xarray spells ``_FillValue``
 
+_FEW_BYTES = 8 * 2**20  # for which no threads are started
 _NOWHERE = 2**64 - 1  # of a chunk that a shard does not have
 _CHECKSUM = {"name": "crc32c"}
 _COMPRESSED = [{"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": False}}, _CHECKSUM]
@@ -124,6 +143,174 @@ def write_array(
             write(place)
 
 
+class StoredArray(BackendArray):
+    """An array that `write_array` wrote, or the Zarr library in that layout; xarray reads parts of it.
+
+    Its metadata is not trusted: links, other codecs, and chunks that are too large or unpack to more than
+    they have are errors. A chunk that is missing is an error, too, and not the fill value.
+    """
+
+    def __init__(self, store: Path, path: str, node: Mapping[str, Any]) -> None:
+        self.store, self.path, self.attributes = store, path, dict(node["attributes"])
+        self.shape, self.dimensions = tuple(node["shape"]), tuple(node.get("dimension_names") or ())
+        self.file = self.chunk = tuple(node["chunk_grid"]["configuration"]["chunk_shape"])
+        self._separator = node["chunk_key_encoding"].get("configuration", {}).get("separator", "/")
+        codecs, shards = node["codecs"], None
+        if codecs[0]["name"] == "sharding_indexed" and len(codecs) == 1:
+            shards = codecs[0]["configuration"]
+            self.chunk, codecs = tuple(shards["chunk_shape"]), shards["codecs"]
+        self.is_sharded = shards is not None
+        kind, (first, *self._packed) = node["data_type"], (codec["name"] for codec in codecs)
+        if (
+            first != ("vlen-utf8" if kind == "string" else "bytes")
+            or not {*self._packed} <= {"zstd", "crc32c"}
+            or (shards is not None and any(shards.get(key, value) != value for key, value in _INDEX.items()))
+            or any(size < 1 or length % size for length, size in zip(self.file, self.chunk, strict=True))
+            or len(self.shape) != len(self.file)
+        ):
+            raise StoreError(
+                f"array {path!r} has codecs {node['codecs']}; expected those of this package.", key="codec"
+            )
+        order = codecs[0].get("configuration", {}).get("endian", "little")
+        self._stored = np.dtype("O" if kind == "string" else kind).newbyteorder(order)
+        if self._stored.kind not in "Ofiub":
+            raise StoreError(
+                f"array {path!r} is of {kind!r}; expected numbers, truth values or text.", key="codec"
+            )
+        self.dtype = np.dtypes.StringDType() if kind == "string" else self._stored.newbyteorder("=")
+        self._chunk_bytes = prod(self.chunk) * self._stored.itemsize
+        self._grid = tuple(length // size for length, size in zip(self.file, self.chunk, strict=True))
+        if self._chunk_bytes > MOST_CHUNK_BYTES or prod(self._grid) > MOST_INNER_CHUNKS:
+            raise StoreError(
+                f"array {path!r} has chunks {self.chunk} in files {self.file}, which is too much.",
+                key="chunks",
+            )
+
+    def files(self) -> Iterator[tuple[tuple[int, ...], str]]:
+        """Place of every file of chunks, and its path relative to the store."""
+        for place in _places(self.shape, self.file):
+            yield place, self._name(place)
+
+    def read_file(self, place: tuple[int, ...]) -> np.ndarray:
+        """Read all that is in a file of chunks."""
+        starts = [at * length for at, length in zip(place, self.file, strict=True)]
+        ends = map(min, self.shape, (start + length for start, length in zip(starts, self.file, strict=True)))
+        return self._read(tuple(map(slice, starts, ends)))
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        """Read what xarray asks for."""
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        """Read places that each axis names by a number, a slice or an array."""
+        axes = [_pieces(at, *of) for at, *of in zip(key, self.shape, self.chunk, strict=True)]
+        found = np.empty([count for count, _ in axes], dtype=self.dtype)
+        indexes: dict[tuple[int, ...], np.ndarray] = {}
+
+        def put(pieces: "tuple[Piece, ...]") -> None:
+            content = self._content(tuple(chunk for chunk, *_ in pieces), indexes)
+            part = self._decoded(content)[_box([inside for *_, inside in pieces])]
+            found[_box([into for _, into, _ in pieces])] = part
+
+        every = list(product(*(pieces for _, pieces in axes)))
+        if found.nbytes < _FEW_BYTES:
+            for pieces in every:
+                put(pieces)
+        else:
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(put, every))
+        return found[(*(slice(None) if np.ndim(at) or isinstance(at, slice) else 0 for at in key), ...)]
+
+    def _content(self, chunk: tuple[int, ...], indexes: dict[tuple[int, ...], np.ndarray]) -> bytes:
+        """Read the bytes of a chunk; the index of a shard is read once."""
+        most = with_slack(self._chunk_bytes) if self._stored.kind != "O" else MOST_CHUNK_BYTES
+        if not self.is_sharded:
+            return self._bytes(chunk, None, most)
+        file = tuple(at // count for at, count in zip(chunk, self._grid, strict=True))
+        if (index := indexes.get(file)) is None:
+            size = 16 * prod(self._grid)
+            content = _checked(self._bytes(file, SuffixByteRequest(size + 4), size + 4))
+            index = indexes[file] = np.frombuffer(content, dtype="<u8").reshape(*self._grid, 2)
+        start, length = map(
+            int, index[tuple(at % count for at, count in zip(chunk, self._grid, strict=True))]
+        )
+        if start == _NOWHERE:
+            raise StoreError(f"chunk {chunk} of {self.store / self._name(file)} is missing.", key="damaged")
+        return self._bytes(file, RangeByteRequest(start, start + length), most)
+
+    def _bytes(self, file: tuple[int, ...], part: "ByteRequest | None", most: int) -> bytes:
+        """Read a file, or a part of it."""
+        found = read_file(self.store, self._name(file), part, most)
+        if found is None:
+            raise StoreError(
+                f"chunk {self._name(file)} of {self.store} is missing; it would read as the fill value. "
+                "Restore the store from a copy or write it again.",
+                key="damaged",
+            )
+        return found
+
+    def _decoded(self, content: bytes) -> np.ndarray:
+        """Check and unpack a chunk."""
+        for codec in reversed(self._packed):
+            if codec == "crc32c":
+                content = _checked(content)
+            else:
+                most = MOST_CHUNK_BYTES if self._stored.kind == "O" else self._chunk_bytes
+                content = unpacked_chunk(Zstd(), content, most)
+        if self._stored.kind == "O":
+            return np.asarray(VLenUTF8().decode(content)).astype(self.dtype).reshape(self.chunk)
+        return np.frombuffer(content, dtype=self._stored).reshape(self.chunk)
+
+    def _name(self, file: tuple[int, ...]) -> str:
+        """Path of a file of chunks, relative to the store."""
+        return "/".join(filter(None, (self.path, self._separator.join(("c", *map(str, file))))))
+
+
+def stored_arrays(store: Path, group: str) -> dict[str, StoredArray]:
+    """Read the metadata of the arrays of a group, by their names."""
+    _node(store, group, "group")
+    names = sorted(name for name in os.listdir(store / group) if (store / group / name / METADATA).is_file())
+    paths = {name: "/".join(filter(None, (group, name))) for name in names}
+    nodes = {name: _node(store, path) for name, path in paths.items()}
+    return {
+        name: StoredArray(store, paths[name], node)
+        for name, node in nodes.items()
+        if node["node_type"] == "array"
+    }
+
+
+def stored_groups(store: Path, group: str) -> Iterator[str]:
+    """Paths of a group and of all groups below it."""
+    _node(store, group, "group")
+    for folder, _, names in sorted(os.walk(store / group)):
+        path = Path(folder).relative_to(store).as_posix().removeprefix(".")
+        if METADATA in names and _node(store, path)["node_type"] == "group":
+            yield path
+
+
+class StoredGroup(AbstractDataStore):
+    """A group as xarray opens it."""
+
+    def __init__(self, store: Path, group: str) -> None:
+        self.store, self.group = store, group
+
+    def get_attrs(self) -> Any:
+        """Read the attributes of the group."""
+        return _node(self.store, self.group, "group")["attributes"]
+
+    def get_variables(self) -> Any:
+        """Read the metadata of its arrays."""
+        found = {}
+        for name, array in stored_arrays(self.store, self.group).items():
+            encoding: dict[str, Any] = {"chunks": array.chunk, "dtype": array.dtype}  # else text is no text
+            if array.attributes.get("_FillValue") == NAN_ATTRIBUTE:  # which is NaN in memory, too
+                encoding["_FillValue"] = np.nan
+                del array.attributes["_FillValue"]
+            lazy = indexing.LazilyIndexedArray(array)
+            found[name] = xr.Variable(array.dimensions, lazy, array.attributes, encoding)
+        return found
+
+
 def consolidate(path: Path) -> None:
     """Copy all metadata into the root, so that readers open a group quickly; a run never changes.
 
@@ -141,6 +328,21 @@ def consolidate(path: Path) -> None:
     _write_json(path / METADATA, root)
 
 
+def _node(store: Path, path: str, kind: str | None = None) -> dict[str, Any]:
+    """Read the metadata of an array or a group."""
+    file = "/".join(filter(None, (path, METADATA)))
+    content = read_file(store, file, None, MOST_METADATA_BYTES)
+    if content is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(store / file))
+    node: dict[str, Any] = json.loads(content)
+    if node["zarr_format"] != 3 or node["node_type"] not in ((kind,) if kind else ("array", "group")):
+        raise StoreError(
+            f"{store / file} is of format {node['zarr_format']}, and of a {node['node_type']}.",
+            key="unreadable",
+        )
+    return node
+
+
 def _places(shape: tuple[int, ...], lengths: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Places of all blocks of these lengths in an array."""
     return np.ndindex(*(-(-size // length) for size, length in zip(shape, lengths, strict=True)))
@@ -155,9 +357,41 @@ def _part(values: np.ndarray, place: tuple[int, ...], lengths: tuple[int, ...]) 
     return part
 
 
+def _pieces(at: Any, size: int, length: int) -> "tuple[int, list[Piece]]":
+    """Count the places that an axis is asked for, and give for each chunk where they go and are."""
+    if isinstance(at, slice) and (asked := range(size)[at]).step == 1:
+        found: list[Piece] = []
+        for chunk in range(asked.start // length, -(-asked.stop // length) if asked else 0):
+            low, high = max(chunk * length, asked.start), min((chunk + 1) * length, asked.stop)
+            into, inside = (slice(low - start, high - start) for start in (asked.start, chunk * length))
+            found.append((chunk, into, inside))
+        return len(asked), found
+    asked = range(size)[at] if isinstance(at, slice) else None
+    places = np.arange(asked.start, asked.stop, asked.step) if asked is not None else np.atleast_1d(at)
+    chunks = places // length
+    numbers = np.unique(chunks).tolist()
+    here = [np.flatnonzero(chunks == number) for number in numbers]
+    pieces = zip(numbers, here, strict=True)
+    return places.size, [(number, into, places[into] - number * length) for number, into in pieces]
+
+
+def _box(places: "list[slice | np.ndarray]") -> tuple[Any, ...]:
+    """Name places along all axes for NumPy."""
+    if all(isinstance(each, slice) for each in places):
+        return (*places, ...)
+    return np.ix_(*(np.arange(each.start, each.stop) if isinstance(each, slice) else each for each in places))
+
+
 def _checksum(content: bytes) -> bytes:
     """Give the CRC32C that follows a chunk."""
     return int(google_crc32c.value(content)).to_bytes(4, "little")
+
+
+def _checked(content: bytes) -> bytes:
+    """Compare bytes with the CRC32C that follows them, and give them without."""
+    if len(content) < 4 or _checksum(content[:-4]) != content[-4:]:
+        raise ValueError("its checksum is not that of its content")
+    return content[:-4]
 
 
 def _write_json(path: Path, document: Mapping[str, object]) -> None:

@@ -204,7 +204,7 @@ def test_stores_of_this_package_are_read_with_the_same_care(tmp_path, evidence):
     document["codecs"] = [{"name": "numcodecs.pickle", "configuration": {}}]
     node.write_text(json.dumps(document))
     for read in (open_group, read_group):
-        with pytest.raises(StoreError, match=r"array 'posterior/time' has codec 'numcodecs\.pickle'"):
+        with pytest.raises(StoreError, match=r"'posterior/time' has codecs .*numcodecs\.pickle"):
             read(tmp_path / "run.zarr", "posterior")
 
 

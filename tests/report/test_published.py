@@ -78,7 +78,7 @@ def test_a_run_whose_metadata_names_a_codec_that_runs_code_is_not_decoded(copy: 
     document = json.loads(metadata.read_text())
     document["codecs"].append({"name": "numcodecs.pickle", "configuration": {}})
     metadata.write_text(json.dumps(document))
-    said = rf"the run {copy}: array 'posterior/latitude' has codec 'numcodecs\.pickle'; expected numbers"
+    said = rf"the run {copy}: array 'posterior/latitude' has codecs .*numcodecs\.pickle"
     with pytest.raises(StoreError, match=said):
         read_run(copy)
 

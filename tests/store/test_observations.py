@@ -307,7 +307,7 @@ def test_a_kill_at_any_moment_leaves_whole_batches_and_the_next_append_completes
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     subprocess.run([sys.executable, script, tmp_path], check=True, env=environment, timeout=600)
     tries = sorted(tmp_path.glob("try-*"), key=lambda path: int(path.name[4:]))
-    assert len(tries) * STEP > 40  # a batch has four arrays, each with metadata and a chunk
+    assert len(tries) * STEP > 16  # a batch has four arrays, each with metadata and a chunk
     seen = set()
     for folder in tries:
         store = folder / "observations.zarr"
