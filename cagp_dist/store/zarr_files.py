@@ -366,8 +366,7 @@ def _pieces(at: Any, size: int, length: int) -> "tuple[int, list[Piece]]":
             into, inside = (slice(low - start, high - start) for start in (asked.start, chunk * length))
             found.append((chunk, into, inside))
         return len(asked), found
-    asked = range(size)[at] if isinstance(at, slice) else None
-    places = np.arange(asked.start, asked.stop, asked.step) if asked is not None else np.atleast_1d(at)
+    places = np.array(range(size)[at], dtype=np.int64) if isinstance(at, slice) else np.atleast_1d(at)
     chunks = places // length
     numbers = np.unique(chunks).tolist()
     here = [np.flatnonzero(chunks == number) for number in numbers]

@@ -4,6 +4,7 @@ import errno
 import json
 import re
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -125,6 +126,17 @@ def test_chunks_of_a_variable_share_files(tmp_path, monkeypatch):
         last.write_bytes(content)
     last.unlink()
     assert missing_chunks(tmp_path / "2") == ["a/c.1.0.0"]
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_parts_of_an_array_are_read_as_numpy_gives_them(tmp_path, sharded):
+    values = np.random.default_rng(0).normal(size=(7, 30, 11)).astype(">f4")
+    dataset = xr.Dataset({"a": (("time", "y", "x"), values)})
+    write_group(tmp_path, "g", dataset, chunks={"time": 2, "y": 8, "x": 4}, sharded=sharded)
+    places = [3, slice(2, 9), slice(None), slice(None, None, -2), slice(4, 4), [5, 0, 5], np.array([], int)]
+    for turn, (y, x) in enumerate(product(places, places)):
+        where = {"time": places[turn % 6], "y": y, "x": x}
+        xr.testing.assert_equal(open_group(tmp_path, "g").isel(where).load(), dataset.isel(where))
 
 
 def test_inherited_packing_does_not_round_the_values(tmp_path):
