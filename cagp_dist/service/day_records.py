@@ -1,14 +1,19 @@
 """Days of a job that are not done: why they failed, how often, and when they are due.
 
-They lie in ``OUT/days.json``. A file whose times cannot be read stands there by its path.
+They lie in ``OUT/days.json``. A file whose times cannot be read stands there by its path. What becomes of
+single days in a pass is appended to ``OUT/days.N.jsonl``, a line each, until the end of the pass writes the
+whole; N counts these, so that no line is taken twice.
 """
 
 import datetime as dt
 import json
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -22,7 +27,8 @@ from cagp_dist.errors import (
     StoreError,
     TimeLimitError,
 )
-from cagp_dist.store.atomic_files import whole_file
+from cagp_dist.store.atomic_files import open_lock, whole_file
+from cagp_dist.store.durable_files import disk_errors, sync
 from cagp_dist.store.publish import output_lock
 from cagp_dist.text import counted
 
@@ -32,6 +38,8 @@ NOT_CONVERGED, NOT_READY, DAMAGED, REFUSED = "not converged", "source missing", 
 OUT_OF_TIME, NOT_STORED, UNEXPECTED = "out of time", "not stored", "unexpected"
 
 WAIT_SECONDS = 60.0  # for another command at work in the folder, so that nothing is lost
+
+TAIL_BYTES = 2**16  # of a file whose end is looked at: more than a line of the journal
 
 LASTING_TRIES = 7  # from which on the wait is the longest one
 LONGEST_WAIT_HOURS = 24.0  # the second try is in the next pass, the third an hour later, and so on, doubled
@@ -108,32 +116,61 @@ class DayRecords:
     failed: dict[str, FailedDay] = field(default_factory=dict)
     done: dict[str, DoneDay] = field(default_factory=dict)
 
+    number: int = 0  # of the journal, whose lines come on top
+
     @classmethod
     def read(cls, root: Path) -> "DayRecords":
         """Read them; raises `StoreError` where they cannot be understood."""
+        path = root / FILE
         try:
-            found = json.loads((root / FILE).read_text())
-            failed = [FailedDay(**day) for day in found["failed"]]
-            done = {what: DoneDay(*day) for what, day in found.get("done", {}).items()}
-            planned, outdated = set(found["planned"]), set(found.get("outdated", ()))
-            return cls(planned, outdated, {day.what: day for day in failed}, done)
-        except FileNotFoundError:
-            return cls()
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            found = json.loads(path.read_text()) if path.exists() else {}
+            records = cls(
+                set(found.get("planned", ())),
+                set(found.get("outdated", ())),
+                {day["what"]: FailedDay(**day) for day in found.get("failed", ())},
+                {what: DoneDay(*day) for what, day in found.get("done", {}).items()},
+                found.get("journal", 0),
+            )
+            path = records.journal(root)
+            whole, _, _ = (path.read_text() if path.exists() else "").rpartition("\n")
+            for line in whole.splitlines():
+                records.take(json.loads(line))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise StoreError(
-                f"{root / FILE} cannot be read ({error}). Remove it, and the failed days are tried again."
+                f"{path} cannot be read ({error}). Remove it, and the failed days are tried again.",
+                key="days-unreadable",
             ) from error
+        return records
+
+    def journal(self, root: Path) -> Path:
+        """Where changes are appended."""
+        return root / f"days.{self.number}.jsonl"
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """Take a line of the journal: a day that is done, or has failed."""
+        if "done" in line:
+            what, run, inputs = line["done"]
+            self.planned.discard(what)
+            self.failed.pop(what, None)
+            self.done[what] = DoneDay(run, inputs)
+        else:
+            day = FailedDay(**line["failed"])
+            self.failed[day.what] = day
 
     def write(self, root: Path) -> None:
-        """Write them, instead of what is there."""
+        """Write them all, instead of what is there."""
+        self.number += 1
         with whole_file(root / FILE) as draft:
             found = {
                 "planned": sorted(self.planned),
                 "outdated": sorted(self.outdated),
                 "failed": [asdict(self.failed[what]) for what in sorted(self.failed)],
                 "done": {what: [day.run, day.inputs] for what, day in sorted(self.done.items())},
+                "journal": self.number,
             }
             draft.write_text(json.dumps(found) + "\n")
+        for path in root.glob("days.*.jsonl"):
+            path.unlink(missing_ok=True)
 
     def times(self) -> Times:
         """List the times that are still to be done, failed ones among them, ascending."""
@@ -143,14 +180,52 @@ class DayRecords:
 
 @contextmanager
 def _changing(root: Path) -> Iterator[DayRecords]:
-    """Read the records, and write what becomes of them, if anything does."""
+    """Read the records, and write the whole of what becomes of them, if anything does or did."""
     with output_lock(root, wait_seconds=WAIT_SECONDS):
         records = DayRecords.read(root)
         # what is in them does not change
-        before = DayRecords({*records.planned}, {*records.outdated}, {**records.failed}, {**records.done})
+        before = replace(
+            records,
+            planned={*records.planned},
+            outdated={*records.outdated},
+            failed={**records.failed},
+            done={**records.done},
+        )
         yield records
-        if records != before:
+        if records != before or records.journal(root).exists():
             records.write(root)
+
+
+def _append(root: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Append lines to the journal, which are on the disk then; a line that was cut off before them goes."""
+    path = DayRecords(number=_number(root)).journal(root)
+    with disk_errors(path), os.fdopen(open_lock(path), "r+b") as stream:
+        tail, end = _tail(stream)
+        begun = end - len(tail.rpartition(b"\n")[2])
+        stream.truncate(begun)
+        stream.seek(begun)
+        stream.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        stream.flush()
+        os.fsync(stream.fileno())
+        if begun == 0:
+            sync(root)
+
+
+def _number(root: Path) -> int:
+    """Read the number of the journal, the last word of the records, without the rest of them."""
+    try:
+        with (root / FILE).open("rb") as stream:
+            found = re.search(rb'"journal":\s*(\d+)\s*\}\s*$', _tail(stream)[0])
+    except FileNotFoundError:
+        return 0
+    return DayRecords.read(root).number if found is None else int(found[1])
+
+
+def _tail(stream: BinaryIO) -> tuple[bytes, int]:
+    """Give the last bytes of a file, and its length."""
+    end = stream.seek(0, os.SEEK_END)
+    stream.seek(max(end - TAIL_BYTES, 0))
+    return stream.read(), end
 
 
 def note_planned(
@@ -177,18 +252,16 @@ def note_planned(
 
 def note_failed(root: Path, day: FailedDay) -> FailedDay:
     """Record that a day has failed, once more perhaps; its ``again`` is now, and is put off."""
-    with _changing(root) as records:
-        records.failed[day.what] = _once_more(records.failed.get(day.what), day)
-    return records.failed[day.what]
+    with output_lock(root, wait_seconds=WAIT_SECONDS):
+        found = _once_more(DayRecords.read(root).failed.get(day.what), day)
+        _append(root, [{"failed": asdict(found)}])
+    return found
 
 
 def note_done(root: Path, days: Mapping[np.datetime64, DoneDay]) -> None:
     """Record that times are done."""
-    with _changing(root) as records:
-        for time, day in days.items():
-            records.planned.discard(written_day(time))
-            records.failed.pop(written_day(time), None)
-            records.done[written_day(time)] = day
+    with output_lock(root, wait_seconds=WAIT_SECONDS):
+        _append(root, ({"done": [written_day(time), day.run, day.inputs]} for time, day in days.items()))
 
 
 def note_outdated(root: Path, times: Iterable[np.datetime64]) -> None:

@@ -31,7 +31,16 @@ from cagp_dist.service import daily as dailies
 from cagp_dist.service import ingest as ingestion
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
-from cagp_dist.service.day_records import LASTING_TRIES, DayRecords, FailedDay, note_failed, note_planned
+from cagp_dist.service.day_records import (
+    LASTING_TRIES,
+    DayRecords,
+    DoneDay,
+    FailedDay,
+    note_done,
+    note_failed,
+    note_outdated,
+    note_planned,
+)
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.service.series_status import HealthLimits, status_of
 from cagp_dist.solvers.engine.tiles import TileSystem
@@ -492,6 +501,41 @@ def test_a_file_that_stays_damaged_waits_as_a_day_does_and_one_that_is_damaged_a
     )
     assert note_planned(tmp_path, [], []) == []
     assert not DayRecords.read(tmp_path).failed
+
+
+def test_days_are_appended_and_lose_nothing_where_a_line_is_cut_off(tmp_path):
+    """Each line as long as it is, whatever there is; records of before have no journal."""
+    hours = np.datetime64("2020-01-01T00", "ns") + np.arange(300).astype("timedelta64[h]")
+    done, records = [DoneDay(f"{hour:032d}", None) for hour in range(300)], tmp_path / "days.json"
+    records.write_text(json.dumps({"planned": ["2020-01-01T00:00:00"], "failed": []}, indent=1))
+    before = records.read_bytes()
+    grown = []
+    for hour, day in zip(hours[:200], done, strict=False):
+        note_done(tmp_path, {hour: day})
+        grown.append((tmp_path / "days.0.jsonl").stat().st_size)
+    assert records.read_bytes() == before
+    assert len(set(np.diff(grown))) == 1
+    with (tmp_path / "days.0.jsonl").open("ab") as stream:
+        stream.write(b'{"done": ["2020-01-0')  # cut off
+    found = DayRecords.read(tmp_path)
+    assert (len(found.done), found.planned) == (200, set())
+    failed = FailedDay("2020-01-09T08:00:00", "refused", "no", 1, "2020-01-10T00:00:00+00:00", "job")
+    assert [note_failed(tmp_path, failed).tries for _ in range(2)] == [1, 2]
+    note_done(tmp_path, dict(zip(hours[201:], done[201:], strict=True)))
+    found = DayRecords.read(tmp_path)
+    assert len(found.done) == 299
+    assert found.failed[failed.what].tries == 2
+    note_outdated(tmp_path, [])  # the end of a pass
+    assert [path.name for path in tmp_path.glob("days*")] == ["days.json"]
+    (tmp_path / "days.0.jsonl").write_text(json.dumps({"done": [failed.what, "ab", None]}) + "\n")
+    again = DayRecords.read(tmp_path)
+    assert (again.done, again.failed) == (found.done, found.failed), "lines are taken once"
+    note_done(tmp_path, {hours[200]: done[200]})
+    assert not DayRecords.read(tmp_path).failed
+    records.write_text("{")
+    with pytest.raises(StoreError) as refusal:
+        DayRecords.read(tmp_path)
+    assert refusal.value.key == "days-unreadable"
 
 
 def test_what_is_stored_of_a_day_or_its_time_is_its_own_fault_and_a_full_disk_is_not(begun, monkeypatch):
