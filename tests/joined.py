@@ -64,3 +64,40 @@ def in_turn(cases: Iterable, size: int = 9) -> dict[str, list]:
 def name_of(case: ParameterSet) -> str:
     """The id of a case, or its values."""
     return str(case.id or "-".join(map(str, case.values)))
+
+
+def one_after_another(test: Callable[..., None]) -> Callable[..., None]:
+    """Join the cases of a test that `pytest.mark.parametrize` makes: one test does up to thirty of them.
+
+    Fixtures of the test are made once for all of these.
+    """
+    marks = [mark for mark in vars(test).get("pytestmark", []) if mark.name == "parametrize"]
+    test.__dict__["pytestmark"] = [mark for mark in test.__dict__["pytestmark"] if mark not in marks]
+    names: list[str] = []
+    cases = [pytest.param(id="")]
+    for mark in reversed(marks):
+        argument, values = mark.args
+        new = [name.strip() for name in argument.split(",")] if isinstance(argument, str) else list(argument)
+        spelled = mark.kwargs.get("ids") or [None] * len(values)
+        ids = list(map(spelled, values)) if callable(spelled) and len(new) == 1 else spelled
+        added = []
+        for value, name in zip(values, [None] * len(values) if callable(ids) else ids, strict=True):
+            known = value if isinstance(value, ParameterSet) else None
+            alone = known.values if known else (value,) if len(new) == 1 else tuple(value)
+            said = str((known and known.id) or name or "-".join(map(str, alone)))
+            added.append(pytest.param(*alone, id=said, marks=known.marks if known else ()))
+        cases = [
+            pytest.param(
+                *one.values, *more.values, id=f"{one.id} {more.id}".strip(), marks=(*one.marks, *more.marks)
+            )
+            for one in cases
+            for more in added
+        ]
+        names += new
+    return joined(names, in_turn(cases, 30))(test)
+
+
+def _both(one: ParameterSet, more: ParameterSet) -> ParameterSet:
+    """A case of the values of both."""
+    name = f"{one.id} {more.id}".strip()
+    return pytest.param(*one.values, *more.values, id=name, marks=(*one.marks, *more.marks))

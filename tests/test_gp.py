@@ -13,6 +13,7 @@ from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers import State
 
+from .joined import one_after_another
 from .oracle import assert_close, assert_same_bits
 from .pairwise import by_turns
 from .problems import regression_problem
@@ -191,6 +192,7 @@ def test_a_mean_that_changes_its_mind_at_the_test_points_is_refused():
         condition(prior=prior)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -411,6 +413,7 @@ SWEEPS = [
 ]
 
 
+@one_after_another
 @pytest.mark.parametrize("solver", SWEEPS, ids=repr)
 @pytest.mark.parametrize("fields", [None, 1, 5])
 def test_posterior_mean_alone_is_the_same_mean(solver, fields):

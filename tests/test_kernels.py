@@ -17,10 +17,12 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Elementary, Kernel, as_points, total_variance
 from cagp_dist.profiles import Part
 
+from .joined import one_after_another
 from .oracle import KERNELS, KERNELS_AND_SUMS, PROFILES, kernel_matrix, ring_points, short_and_long
 from .pairwise import by_turns
 
 
+@one_after_another
 @pytest.mark.parametrize("p", [1, 2, 3, 7])
 @pytest.mark.parametrize("kernel_class", KERNELS)
 def test_kernel_is_the_formula(kernel_class, p):
@@ -40,6 +42,7 @@ def test_value_depends_on_distance_in_lengthscales(kernel_class, lengthscale, di
     assert value == pytest.approx(expected, rel=1e-12)
 
 
+@one_after_another
 @pytest.mark.parametrize("kernel_class", KERNELS)
 @pytest.mark.parametrize("variance", [1.0, 0.1, 22.7, 3e-7, 1e12])
 def test_distance_zero_is_the_variance_to_the_last_bit(kernel_class, variance):
@@ -49,6 +52,7 @@ def test_distance_zero_is_the_variance_to_the_last_bit(kernel_class, variance):
     assert (kernel(np.repeat(X, 2, axis=0), X)[[0, 1], 0] == variance).all()
 
 
+@one_after_another
 @pytest.mark.parametrize("kernel_class", KERNELS)
 @pytest.mark.parametrize("variance", [1.0, 0.1, 22.7, 3e-7, 1e12])
 def test_diagonal_is_that_of_the_matrix_to_the_last_bit(kernel_class, variance):
@@ -108,6 +112,7 @@ CHORD = cdist(SPHERE, SPHERE)
 GREAT_CIRCLE = 2.0 * np.arcsin(np.minimum(0.5 * CHORD, 1.0))
 
 
+@one_after_another
 @pytest.mark.usefixtures("one_blas_thread")
 @pytest.mark.parametrize("lengthscale", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("kernel_class", KERNELS)
@@ -307,6 +312,7 @@ def test_equal_lengthscales_by_coordinate_are_one_lengthscale():
         assert kernel_class((0.5, 0.5))(X, X) == pytest.approx(kernel_class(0.5)(X, X), rel=1e-13)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("make", "text"),
     [

@@ -14,6 +14,7 @@ from cagp_dist.lapack import STRIP, cholesky_in_place, inverse_diagonals, multip
 from cagp_dist.runtime import single_threaded_blas
 from cagp_dist.triangles import complete_rows
 
+from .joined import one_after_another
 from .pairwise import pairwise
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -73,6 +74,7 @@ def test_a_large_matrix_is_mirrored_strip_by_strip(monkeypatch):
     np.testing.assert_array_equal(matrix, expected)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("m", "r", "transposed"), pairwise({"m": SIZES, "r": [1, 2, 7], "transposed": [False, True]})
 )

@@ -9,6 +9,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.regions import REGIONS, Box, Polygon, as_regions
 
+from .joined import one_after_another
 from .oracle import kernel_matrix
 
 POLYGONS = {
@@ -36,6 +37,7 @@ def scattered(n=40_000, seed=0):
     return np.rad2deg(np.arcsin(rng.uniform(-1.0, 1.0, n))), rng.uniform(-180.0, 180.0, n)
 
 
+@one_after_another
 @every_region
 def test_the_area_is_the_chance_of_being_inside(region):
     """Within four standard errors of the share of 40,000 points."""
@@ -43,6 +45,7 @@ def test_the_area_is_the_chance_of_being_inside(region):
     assert abs(share - region.area) <= 4.0 * np.sqrt(region.area * (1.0 - region.area) / 40_000)
 
 
+@one_after_another
 @every_region
 def test_cells_are_inside_and_have_its_area(region):
     cells = region.cells(2.0)
@@ -63,6 +66,7 @@ def test_a_small_region_has_several_cells_and_a_narrow_one_as_well():
     assert len(Polygon("small", ((20.0, 10.0), (20.5, 10.0), (20.2, 10.4))).cells(2.0).area) > 100
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -24,6 +24,7 @@ from cagp_dist.solvers.engine.affine import Affine
 
 from ..conformance.registered import POINT_SOLVERS
 from ..faulty import Altered, OffByOne, OneField
+from ..joined import one_after_another
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -298,6 +299,7 @@ def test_progress_reaches_the_end(points):
         assert seen[-1] == 1.0
 
 
+@one_after_another
 @pytest.mark.parametrize("solver", STAGES.values(), ids=STAGES)
 def test_weights_are_strongly_calibrated_with_their_null_space(points, solver):
     """Definition 1 for the weights: normal in the row space of C, zero in its null space (T14)."""

@@ -11,6 +11,8 @@ from cagp_dist.calibration.recalibration.stretched import DenseModel, FieldByFie
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.predictive import Gaussian
 
+from ..joined import one_after_another
+
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
@@ -26,6 +28,7 @@ def _problem(seed: int, n: int = 30, others: int = 60):
     return prior, X[:n], y[:n], X[n:], y[n:], Gaussian(found.mean, np.sqrt(found.variance + 0.02))
 
 
+@one_after_another
 @pytest.mark.parametrize("family", [cagp.Matern12, cagp.Matern32, cagp.Matern52, cagp.SquaredExponential])
 @pytest.mark.parametrize(
     ("lengthscale", "own"), [(0.3, False), (0.3, True), ((0.2, 0.9), True), ((0.2, 0.9), False)]

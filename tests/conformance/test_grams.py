@@ -13,6 +13,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
+from ..joined import one_after_another
 from ..oracle import KERNELS_AND_SUMS
 from ..pairwise import by_turns, pairwise
 from .grams import MAKERS, Case
@@ -94,6 +95,7 @@ def test_products_with_unit_vectors_are_the_matrix(maker):
     np.testing.assert_allclose(made.gram @ np.eye(65), made.G, rtol=0.0, atol=1e-13 * made.G.max())
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("name", "kernel_class", "columns", "n"),
     pairwise(
@@ -181,6 +183,7 @@ def test_cross_product_to_points(maker, kernel_class, columns, count):
 GRIDS = [name for name in MAKERS if "rings" in name]
 
 
+@one_after_another
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("known", [False, True])
 def test_cross_product_to_a_grid(name, known):
@@ -222,6 +225,7 @@ EXACT = [name for name in MAKERS if not name.startswith("tiled") and "noise by p
 """Where nothing is iterated: for noise by point see `tests.gram.test_masked`."""
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("name", "kernel_class", "n", "fields"),
     pairwise({"name": EXACT, "kernel_class": KERNELS_AND_SUMS, "n": [1, 2, 65, 130], "fields": [1, 3]}),
@@ -250,6 +254,7 @@ def test_exact_solves(name, kernel_class, n, fields):
         np.testing.assert_allclose(diagonal, np.diag(expected), rtol=0.0, atol=1e-11)
 
 
+@one_after_another
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("kernel_class", KERNELS_AND_SUMS)
 def test_condition_numbers_of_exact_solves(name, kernel_class):

@@ -13,6 +13,7 @@ from cagp_dist.fields.canonical import canonical, joined_times
 from cagp_dist.fields.selection import Selection
 from cagp_dist.store.batches import PRELIMINARY
 
+from ..joined import one_after_another
 from .fields import raw_dataset
 
 
@@ -90,6 +91,7 @@ def test_packed_values_are_decoded_and_their_encoding_is_gone(tmp_path):
     assert field.t2m.encoding == {}
 
 
+@one_after_another
 @pytest.mark.parametrize("name", ["2t", "2m_temperature", "VAR_2T", "T2M"])
 @pytest.mark.parametrize("axes", [("latitude", "longitude"), ("lat", "lon"), ("Latitude", "Longitude")])
 def test_names_of_variables_and_axes_do_not_matter(name, axes):
@@ -196,6 +198,7 @@ def test_a_box_may_cross_the_prime_meridian_and_a_grid_be_thinned():
     np.testing.assert_array_equal(field.t2m, raw.t2m.sel(latitude=field.latitude, longitude=field.longitude))
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -264,6 +267,7 @@ def test_absent_times_are_named_with_those_that_are_there():
     )
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("selection", "key"),
     [

@@ -11,6 +11,8 @@ from cagp_dist.fields.coordinates import in_degrees
 from cagp_dist.fields.covariates import covariate
 from cagp_dist.fields.tables import read_places
 
+from ..joined import one_after_another
+
 LATITUDE, LONGITUDE = np.array([44.0, 46.0, 48.0]), np.array([4.0, 6.0, 8.0, 10.0])
 
 
@@ -54,6 +56,7 @@ def read(request):
     return READERS[request.param]
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("units", "degrees"),
     [("radian", 180.0 / np.pi), ("arcmin", 1 / 60), ("degrees", 1.0), ("0.1 degrees", 0.1)],

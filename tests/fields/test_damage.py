@@ -9,6 +9,8 @@ from cagp_dist.fields.canonical import canonical
 from cagp_dist.fields.files.damage import check_axis
 from cagp_dist.fields.selection import Selection
 
+from ..joined import one_after_another
+
 LATITUDE, LONGITUDE = np.arange(60.0, 29.9, -0.75), np.arange(-10.0, 40.1, 0.75)
 TIMES = np.datetime64("2019-03-01", "ns") + np.arange(24) * np.timedelta64(1, "h")
 
@@ -27,6 +29,7 @@ def temperature(name="t2m", **attributes):
     )
 
 
+@one_after_another
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("change", [-64.0, 64.0])
 @pytest.mark.parametrize("where", [(10, 10), (0, 30), (40, 66), (40, 0)])
@@ -64,6 +67,7 @@ def gaussian(count):
     return np.rad2deg(np.arcsin(np.polynomial.legendre.leggauss(count)[0]))[::-1]
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("degrees", "name"),
     [
@@ -87,6 +91,7 @@ def test_axes_of_whole_files_pass(degrees, name):
     check_axis(degrees[::-1], name)
 
 
+@one_after_another
 @pytest.mark.parametrize(("axis", "name"), [(LATITUDE, "latitude"), (LONGITUDE, "longitude")])
 @pytest.mark.parametrize("at", [0, 1, 17, -2, -1])
 @pytest.mark.parametrize("change", [0.1, -0.3, 0.4, 4.0, -30.0, -31.0])

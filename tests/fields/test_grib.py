@@ -8,6 +8,8 @@ from cagp_dist.errors import DataError
 from cagp_dist.fields.files.local_files import file_times, open_file
 from cagp_dist.fields.selection import Selection
 
+from ..joined import one_after_another
+
 NORTH, EAST = np.array([52.0, 51.0, 50.0]), np.array([-2.0, -1.0, 0.0, 1.0])
 FIELD = 280.0 + 10.0 * np.sin(NORTH)[:, None] + EAST
 NOON, EVENING = (20200701, 1200), (20200701, 1800)
@@ -49,6 +51,7 @@ def read(tmp_path):
     return field
 
 
+@one_after_another
 @pytest.mark.parametrize("mode", range(0, 256, 16), ids="{:08b}".format)
 def test_values_lie_where_every_scanning_mode_puts_them(read, mode):
     found = read(message(mode=mode), message(FIELD + 1.0, when=EVENING)).t2m

@@ -24,6 +24,8 @@ from cagp_dist.fields.stores.remote import open_zarr
 from cagp_dist.store.plain import check_metadata
 from cagp_dist.store.zarr_arrays import open_group, read_group, write_group
 
+from ..joined import one_after_another
+
 HOSTILE = {
     "zarr_format": 2,
     "shape": [1],
@@ -260,6 +262,7 @@ def test_numbers_times_and_common_codecs_pass(array):
     check_metadata(".zmetadata", json.dumps(listing).encode())
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("array", "said"),
     [

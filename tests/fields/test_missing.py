@@ -16,6 +16,8 @@ from cagp_dist.fields.observed_objects import observe_arrays
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.stores.remote import open_zarr
 
+from ..joined import one_after_another
+
 WARM = 280.0 + np.arange(12.0).reshape(3, 4)
 
 
@@ -69,6 +71,7 @@ def test_packed_values_are_decoded_by_what_stands_on_the_variable(read):
         read(field(packed.astype(np.float32), scale_factor=0.01, add_offset=273.0))
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("number", "attributes"),
     [

@@ -11,6 +11,8 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.sources import open_source
 from cagp_dist.fields.tables import by_time_and_place, read_places, read_table
 
+from ..joined import one_after_another
+
 PLACES = {"lat": [1.0, 1.0, 2.0, 2.0], "lon": [5.0, 5.0, 6.0, 6.0]}
 ROWS = PLACES | {"t": [1.0, 2.0, 3.0, 4.0]}
 NUMBERS = {"lengthscale_km": 500.0, "variance": 4.0, "noise_std": 0.2, "mean": 2.0}
@@ -200,6 +202,7 @@ PARTS = {"year": [2017] * 3, "month": [1] * 3, "day": [1] * 3}
 HOURS = ["2017-01-01T00", "2017-01-01T06", "2017-01-01T12"]
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("columns", "how", "expected"),
     [

@@ -9,6 +9,8 @@ import pytest
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.tables import by_time_and_place, read_places, read_table
 
+from ..joined import one_after_another
+
 ROWS = {"latitude": [48.1, 52.5, 50.1], "longitude": [11.6, 13.4, 8.7], "value": [21.0, 20.0, 19.5]}
 
 
@@ -24,6 +26,7 @@ def test_a_plain_table_keeps_its_order_and_its_numbers():
     assert (table.times, table.noise_std, table.name, table.units) == (None, None, "value", "")
 
 
+@one_after_another
 @pytest.mark.parametrize("latitude", ["LAT", "Latitude [degrees]", "lat (deg)", "DecimalLatitude"])
 @pytest.mark.parametrize("longitude", ["Lon", "LONGITUDE", "lng"])
 def test_usual_names_are_found_whatever_their_case_and_units(latitude, longitude):

@@ -21,6 +21,7 @@ from cagp_dist.variables import (
 )
 from cagp_dist.variables.units import conversion
 
+from ..joined import one_after_another
 from .fields import raw_dataset
 
 
@@ -279,6 +280,7 @@ def test_a_number_before_a_unit_multiplies(units, target, expected):
     assert conversion(units, target) == expected
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("units", "target", "expected"),
     [
@@ -329,6 +331,7 @@ def test_case_tells_prefixes_apart_and_nothing_else(units, target, expected):
     assert conversion(units, target) == expected
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("units", "published"),
     [

@@ -9,6 +9,7 @@ from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.leave_one_out import from_others
 from cagp_dist.runtime import SerialExecutor
 
+from ..joined import one_after_another
 from ..oracle import KERNELS
 
 
@@ -70,6 +71,7 @@ def test_inverse_diagonal_is_that_of_the_inverse(gram):
     np.testing.assert_allclose(gram.inverse_diagonal(), expected, rtol=1e-10)
 
 
+@one_after_another
 @pytest.mark.parametrize("noise", [1.0, 1e-4, 1e-9])
 @pytest.mark.parametrize("kernel_class", KERNELS)
 def test_condition_number_is_that_of_the_1_norm(kernel_class, noise):

@@ -9,6 +9,7 @@ from cagp_dist.gram import exact_variance as module
 from cagp_dist.gram.exact_variance import ExactVariance, neighbour_bounds
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
+from ..joined import one_after_another
 from ..oracle import KERNELS, kernel_matrix
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -35,6 +36,7 @@ def few_neighbours(monkeypatch):
     monkeypatch.setattr(module, "ENTRIES", 4000)
 
 
+@one_after_another
 @pytest.mark.parametrize("kernel_class", KERNELS)
 @pytest.mark.parametrize("lengthscale", [0.02, 0.1, 1.0])
 @pytest.mark.usefixtures("few_neighbours")

@@ -12,6 +12,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import GridProblem, grid_problem
+from ..joined import one_after_another
 from ..oracle import assert_close, kernel_matrix
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -73,6 +74,7 @@ def columns_for(G, *shape, seed=0):
     return np.random.default_rng([seed, len(G)]).normal(size=(len(G), *shape))
 
 
+@one_after_another
 @every_case
 def test_product_and_diagonal_are_those_of_the_observed_points(name, mask):
     problem, masked, G = masked_problem(name, mask)
@@ -89,6 +91,7 @@ def test_product_and_diagonal_are_those_of_the_observed_points(name, mask):
         np.testing.assert_allclose(product, G @ v, rtol=0.0, atol=1e-13 * np.abs(G).sum(axis=0).max())
 
 
+@one_after_another
 @every_case
 def test_solve_is_that_of_the_dense_matrix(name, mask):
     _, masked, G = masked_problem(name, mask)

@@ -15,6 +15,7 @@ from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
 from ..grids import EVERY_CASE, LAYOUTS, Layout, case_name, gaussian_latitudes, grid_problem, make_problem
+from ..joined import one_after_another
 from ..oracle import KERNELS, KERNELS_AND_SUMS, assert_close, ring_matrix
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -26,6 +27,7 @@ TOLERANCE = 1e-10
 """Relative to the largest expected entry; conditions are below 1e5, so that 1e-11 is what rounding leaves."""
 
 
+@one_after_another
 @every_case
 def test_product_and_solve_are_those_of_the_dense_matrix(name, kernel_class, lengthscale):
     problem = grid_problem(name, kernel_class, lengthscale)
@@ -36,6 +38,7 @@ def test_product_and_solve_are_those_of_the_dense_matrix(name, kernel_class, len
     assert_close(solution.ravel(), problem.solve(field.ravel()), relative=TOLERANCE)
 
 
+@one_after_another
 @every_case
 def test_t26_logdet_is_the_weighted_sum_over_wavenumbers(name, kernel_class, lengthscale):
     problem = grid_problem(name, kernel_class, lengthscale)
@@ -45,6 +48,7 @@ def test_t26_logdet_is_the_weighted_sum_over_wavenumbers(name, kernel_class, len
     assert problem.rings.logdet() == pytest.approx(expected, rel=TOLERANCE, abs=1e-13 * problem.n)
 
 
+@one_after_another
 @every_case
 def test_t27_diagonal_of_the_inverse_depends_on_latitude_alone(name, kernel_class, lengthscale):
     problem = grid_problem(name, kernel_class, lengthscale)
@@ -62,6 +66,7 @@ def posterior(rings, field):
     return mean.reshape(rings.grid.shape), variance.reshape(rings.grid.shape)
 
 
+@one_after_another
 @every_case
 def test_posterior_is_the_dense_one(name, kernel_class, lengthscale):
     problem = grid_problem(name, kernel_class, lengthscale)
@@ -76,6 +81,7 @@ def test_posterior_is_the_dense_one(name, kernel_class, lengthscale):
     assert (variance < problem.kernel.variance).all()
 
 
+@one_after_another
 @every_layout
 def test_leave_one_out_is_what_is_predicted_without_the_point(name):
     """Against n posteriors of n - 1 points each."""
@@ -121,6 +127,7 @@ def test_fields_stacks_and_columns_give_the_same(method, name):
         assert apply(np.zeros(empty)).shape == empty
 
 
+@one_after_another
 @every_layout
 def test_prior_product_is_that_without_the_noise(name):
     problem = grid_problem(name)
@@ -131,6 +138,7 @@ def test_prior_product_is_that_without_the_noise(name):
     assert np.abs(problem.rings.prior_product(field).ravel() - expected).max() <= bound
 
 
+@one_after_another
 @every_layout
 def test_solve_inverts_the_product_and_both_are_symmetric(name):
     problem = grid_problem(name)
@@ -471,6 +479,7 @@ def test_stacks_of_fields_are_taken_a_few_at_a_time(monkeypatch):
     ]  # three ranges of wavenumbers: three times two columns of 8 bytes for each point
 
 
+@one_after_another
 @every_case
 def test_condition_bound_is_an_upper_bound(name, kernel_class, lengthscale):
     """Of the condition number in the 2-norm, and not a wild one: n at most times the 1-norm's."""

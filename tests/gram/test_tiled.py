@@ -19,6 +19,7 @@ from cagp_dist.kernels import point_columns
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.tiling import block_ranges
 
+from ..joined import one_after_another
 from ..oracle import kernel_matrix
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -49,6 +50,7 @@ def test_product_with_one_column_and_with_more_agree():
     np.testing.assert_array_equal((gram @ v[:, 0]), (gram @ v[:, :1])[:, 0])
 
 
+@one_after_another
 @pytest.mark.parametrize("columns", [1, 5, 31])
 @pytest.mark.parametrize("q", [0, 1, 63, 200])
 def test_cross_product(q, columns):

@@ -15,6 +15,8 @@ from cagp_dist.pipeline.cross_validation import _drawn
 from cagp_dist.pipeline.map_solves import NAMED_SOLVERS
 from cagp_dist.predictive import Gaussian
 
+from ..joined import one_after_another
+
 
 def test_a_gappy_grid_gives_the_bits_of_condition(gappy, prior):
     result = cagp.krige(gappy, prior=prior, solver="rings")
@@ -125,6 +127,7 @@ def test_a_pole_has_the_noise_of_its_copies_that_were_observed(prior):
     np.testing.assert_allclose(result["std"] ** 2, expected.variance, rtol=1e-9)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -13,11 +13,13 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.latlon.grid import MIRRORED_DEGREES, NEAREST_DEGREES, as_fields
 
 from ..grids import LAYOUTS, gaussian_latitudes
+from ..joined import one_after_another
 from ..oracle import ring_points
 
 GRID = cagp.LatLonGrid([-50.0, 0.0, 10.0], 4)
 
 
+@one_after_another
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_points_are_latitude_by_latitude_on_the_unit_sphere(layout):
     grid = cagp.LatLonGrid(layout.latitude, layout.n_longitudes)
@@ -120,6 +122,7 @@ def test_weights_are_areas_of_cells_with_mean_one():
     np.testing.assert_array_equal(weights, weights[:, :1].repeat(4, axis=1))
 
 
+@one_after_another
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_a_grid_knows_whether_it_is_its_own_mirror_image(layout):
     even_noise = np.array_equal(layout.noise, layout.noise[::-1])
@@ -176,6 +179,7 @@ def test_a_grid_does_not_change():
         grid.n_longitudes = 4
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("latitude", "text"),
     [
@@ -238,6 +242,7 @@ def test_fields_of_other_shapes_are_refused(shape):
         as_fields("field", np.zeros(shape), GRID)
 
 
+@one_after_another
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (12,), (12, 2)])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_missing_values_are_refused_and_masked_rings_are_named(shape, value):

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 import cagp_dist as cagp
 from cagp_dist.latlon.grid_layout import Views
 
+from ..joined import one_after_another
 
+
+@one_after_another
 @pytest.mark.parametrize("Q", [7, 12, 360, 1200, 1440])
 @pytest.mark.parametrize("turn", [-360.0, 0.0, 360.0])
 def test_points_of_the_grid_see_it_in_one_way_for_each_latitude(Q, turn):

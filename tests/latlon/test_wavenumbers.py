@@ -13,6 +13,7 @@ from cagp_dist.latlon import wavenumbers as module
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 
 from ..grids import EVERY_CASE, LAYOUTS, LENGTHSCALES, Layout, case_name, grid_problem, make_problem
+from ..joined import one_after_another
 from ..oracle import KERNELS, KERNELS_AND_SUMS
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -47,6 +48,7 @@ def blocks_by_definition(K: np.ndarray, P: int, Q: int) -> np.ndarray:
     return np.einsum("pqs,ks->kpq", first_columns, np.cos(angle))
 
 
+@one_after_another
 @every_layout
 def test_the_transform_and_back_changes_nothing(name):
     waves, fields = of_layout(name), grid_problem(name).field(3)
@@ -55,6 +57,7 @@ def test_the_transform_and_back_changes_nothing(name):
     np.testing.assert_allclose(waves.join(columns), fields, rtol=0.0, atol=1e-14)
 
 
+@one_after_another
 @every_layout
 def test_the_transform_is_orthonormal_with_the_weights(name):
     waves, problem = of_layout(name), grid_problem(name)
@@ -66,6 +69,7 @@ def test_the_transform_is_orthonormal_with_the_weights(name):
     assert total == pytest.approx((left * right).sum(), rel=1e-12, abs=1e-12)
 
 
+@one_after_another
 @every_layout
 def test_real_and_imaginary_parts_stand_side_by_side(name):
     """Columns 2 t and 2 t + 1 of a sector are the transform of field t."""
@@ -145,6 +149,7 @@ def test_the_quarter_degree_grid_is_a_dozen_tasks_or_two():
     assert 12 <= len(ranges) <= 24
 
 
+@one_after_another
 @every_case
 def test_blocks_are_the_cosine_transform_of_the_matrix(name, kernel_class, lengthscale):
     problem = grid_problem(name, kernel_class, lengthscale)
@@ -157,6 +162,7 @@ def test_blocks_are_the_cosine_transform_of_the_matrix(name, kernel_class, lengt
     np.testing.assert_allclose(blocks, np.tril(expected), rtol=0.0, atol=tolerance)
 
 
+@one_after_another
 @pytest.mark.parametrize("lengthscale", LENGTHSCALES)
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if LAYOUTS[name].mirrored])
 def test_blocks_of_mirrored_latitudes_fall_into_even_and_odd_ones(name, lengthscale):
@@ -188,6 +194,7 @@ def test_tiles_of_latitudes_make_the_same_blocks(P, mirrored, monkeypatch):
             np.testing.assert_allclose(part, expected, rtol=0.0, atol=1e-14 * np.abs(expected).max())
 
 
+@one_after_another
 @every_layout
 def test_a_range_holds_its_part_of_the_blocks(name):
     problem, waves = grid_problem(name), of_layout(name)

@@ -7,9 +7,11 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.latlon.window import OFF_DEGREES, place_longitudes
 
+from ..joined import one_after_another
 from ..pairwise import pairwise
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("circle", "start_degrees", "convention", "dtype"),
     pairwise(

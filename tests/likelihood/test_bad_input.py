@@ -7,6 +7,8 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import Kernel
 
+from ..joined import one_after_another
+
 GRID = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 5), 8)
 FIELD = np.random.default_rng(0).normal(size=GRID.shape)
 X = np.random.default_rng(1).uniform(size=(20, 2))
@@ -133,6 +135,7 @@ FIELDS = {
 }
 
 
+@one_after_another
 @pytest.mark.parametrize(("given", "settings", "message"), POINTS.values(), ids=list(POINTS))
 def test_points(given, settings, message):
     with pytest.raises(ArgumentError, match=message):

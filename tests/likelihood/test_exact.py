@@ -10,6 +10,7 @@ from cagp_dist.likelihood.exact.likelihood_evaluation import information
 from cagp_dist.likelihood.exact.profile_likelihood import DIFFERENCE
 from cagp_dist.likelihood.numbering import Numbering
 
+from ..joined import one_after_another
 from ..oracle import KERNELS, assert_close
 from .textbook import curvature, log_likelihood, slope
 
@@ -34,6 +35,7 @@ def value_and_gradient(likelihood, parameters):
     return evaluation.log_likelihood(variance), NATURAL.T @ evaluation.gradient(variance)
 
 
+@one_after_another
 @pytest.mark.parametrize("kernel_class", KERNELS)
 @pytest.mark.parametrize(("n", "p", "fields"), [(40, 2, 1), (25, 1, 3), (30, 5, 40)])
 def test_value_and_gradient(kernel_class, n, p, fields):

@@ -20,6 +20,8 @@ from cagp_dist.likelihood.observed import Gridded, ResidualsAtPoints
 from cagp_dist.likelihood.search import climb
 from cagp_dist.likelihood.starts import make_starts
 
+from ..joined import one_after_another
+
 SCALES = Scales(spacing=0.1, extent=2.0, power=4.0)
 
 
@@ -28,6 +30,7 @@ def gridded(P, Q, fields=1):
     return Gridded(grid, np.arange(fields * P * Q, dtype=float).reshape(fields, P, Q))
 
 
+@one_after_another
 @pytest.mark.parametrize("seed", range(20))
 def test_the_nearest_admissible_variance(seed):
     low = np.exp(np.random.default_rng(seed).normal(size=2))

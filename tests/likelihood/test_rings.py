@@ -13,6 +13,7 @@ from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood, ring_byte
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import LAYOUTS
+from ..joined import one_after_another
 from ..oracle import KERNELS, assert_close
 from ..pairwise import by_turns
 from .textbook import slope
@@ -28,6 +29,7 @@ def residuals_on(grid, fields=1, seed=0):
     return np.random.default_rng([seed, grid.size, fields]).normal(size=(fields, *grid.shape))
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("kernel_class", "layout", "fields"),
     by_turns({"kernel_class": KERNELS, "layout": list(LAYOUTS), "fields": [1, 3]}),
@@ -65,6 +67,7 @@ def test_a_mean_that_is_estimated_on_a_grid_with_gaps_t28():
     assert_close(found.gradient(1.7), expected.gradient(1.7), relative=1e-9)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("kernel_class", "layout", "gap"),
     by_turns(

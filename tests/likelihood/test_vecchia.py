@@ -17,6 +17,7 @@ from cagp_dist.likelihood.vecchia.conditionals import conditionals_of, group_con
 from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.runtime import SerialExecutor
 
+from ..joined import one_after_another
 from ..oracle import assert_close, kernel_matrix
 from .textbook import slope
 
@@ -49,6 +50,7 @@ def small(monkeypatch):
     monkeypatch.setattr(conditionals, "NEIGHBOURS", 12)
 
 
+@one_after_another
 @pytest.mark.parametrize(("model", "at"), CASES.values(), ids=CASES)
 @pytest.mark.parametrize("restricted", [False, True])
 @pytest.mark.parametrize("deviate", [False, True])

@@ -14,6 +14,7 @@ from cagp_dist.gram.functionals import views_of_functionals
 from cagp_dist.gram.targets import seen_from
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
+from ..joined import one_after_another
 from ..oracle import assert_close, assert_same_bits, block_stage, compose, dense
 from ..problems import regression_problem
 
@@ -47,6 +48,7 @@ def of_nodes(problem, cells):
     return replace(problem, X_test=cells.nodes)
 
 
+@one_after_another
 @pytest.mark.parametrize("fields", [None, 3])
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: type(solver).__name__)
 def test_averages_of_the_joint_posterior_of_the_nodes(solver, fields):
@@ -80,6 +82,7 @@ def test_dense_formulas():
         assert_close(first.variance, np.diagonal(W @ dense.K2 @ W.T))
 
 
+@one_after_another
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: type(solver).__name__)
 def test_cells_of_one_node_are_points_to_the_bit(solver, covariance):
@@ -178,6 +181,7 @@ def on_grid(gaps):
     return field, W @ mean, W @ covariance @ W.T
 
 
+@one_after_another
 @pytest.mark.parametrize("gaps", GAPS)
 @pytest.mark.parametrize(
     "solver",

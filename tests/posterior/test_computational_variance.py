@@ -15,6 +15,7 @@ from cagp_dist.solvers.engine import stopping
 from cagp_dist.solvers.engine.affine import Affine
 
 from ..conformance.registered import FURTHER, POINT_SOLVERS, kinds
+from ..joined import one_after_another
 from ..oracle import assert_same_bits, block_stage, compose
 from ..pairwise import by_turns
 from ..problems import regression_problem
@@ -58,6 +59,7 @@ def test_it_is_what_t4_says(problem):
     np.testing.assert_allclose(posterior.computational_variance, expected, rtol=1e-8, atol=1e-12)
 
 
+@one_after_another
 @pytest.mark.parametrize("solver", kinds(POINT_SOLVERS))
 def test_few_points_make_it_known_for_every_solver(problem, solver):
     posterior = problem.condition(solver, covariance="diagonal")
@@ -68,6 +70,7 @@ def test_few_points_make_it_known_for_every_solver(problem, solver):
     np.testing.assert_array_equal(bounds, [found, found])
 
 
+@one_after_another
 @pytest.mark.usefixtures("many_points")
 @pytest.mark.parametrize("solver", kinds(POINT_SOLVERS))
 def test_the_bounds_hold_for_every_solver(problem, solver):

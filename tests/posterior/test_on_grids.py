@@ -13,6 +13,7 @@ from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
 from ..grids import grid_problem
+from ..joined import one_after_another
 from ..oracle import KERNELS_AND_SUMS, assert_close, kernel_matrix, ring_points
 from ..pairwise import by_turns
 
@@ -92,6 +93,7 @@ def conditioned(grid, field, targets, **settings):
     return cagp.condition(prior, grid, field, targets, solver=cagp.Rings(), **settings)
 
 
+@one_after_another
 @every_case
 def test_it_is_the_dense_posterior(case, covariance):
     grid, y, observed = the_case(*case)
@@ -115,6 +117,7 @@ def test_it_is_the_dense_posterior(case, covariance):
     np.testing.assert_array_equal(last.mean, posterior.mean)
 
 
+@one_after_another
 @pytest.mark.parametrize("kernel_class", KERNELS_AND_SUMS)
 @pytest.mark.parametrize("lengthscale", [0.05, 0.6, 2.0])
 def test_all_kernels(kernel_class, lengthscale):
@@ -386,6 +389,7 @@ def test_fields_with_different_gaps_are_solved_each_with_its_own():
         np.testing.assert_allclose(posterior.variance[:, t], covariance.diagonal(), rtol=0.0, atol=1e-12)
 
 
+@one_after_another
 @pytest.mark.parametrize("case", CASES)
 def test_the_grid_itself_as_target(case):
     """Means (P, Q) and variances (P, Q) are those at its points, one after the other."""

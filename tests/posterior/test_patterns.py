@@ -18,6 +18,7 @@ from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers.engine.affine import Affine
 
 from ..conformance.registered import POINT_SOLVERS, SOLVERS, kinds
+from ..joined import one_after_another
 from ..oracle import assert_close, assert_same_bits, dense
 from ..pairwise import by_turns
 
@@ -74,6 +75,7 @@ def on_grid(solver, **settings):
 X_GRID = cagp.unit_sphere([0.0, 12.3, -80.0, 90.0], [0.0, 111.1, 30.0, 5.0])
 
 
+@one_after_another
 @sharing_on_points
 def test_a_field_of_points_is_what_it_is_alone(solver):
     together = on_points(solver, covariance="full")
@@ -98,6 +100,7 @@ def test_a_field_of_points_is_what_it_is_alone(solver):
             assert_close(together.covariance[t], exact)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("name", "where", "noise"),
     by_turns({"name": list(SHARING), "where": ["points", "grid", "grid"], "noise": ["one", "by point"]}),
@@ -121,6 +124,7 @@ def test_a_field_of_a_grid_is_what_it_is_alone(name, where, noise):
             assert_close(step.variance[field], own.variance, relative=1e-9)
 
 
+@one_after_another
 @sharing_on_points
 def test_fields_with_the_same_gaps_share_their_variance(solver):
     """Shape (q,), as without gaps; and the bits are those of the points that were observed."""
@@ -214,6 +218,7 @@ def test_dask_changes_no_bit(two_dask_workers):
         assert_same_bits(found, on_grid(solver, noise=noise))
 
 
+@one_after_another
 @sharing
 def test_progress_covers_all_solves(solver):
     seen: list[cagp.Progress] = []

@@ -13,6 +13,7 @@ from scipy.stats import chi2, norm
 from cagp_dist.errors import ArgumentError
 
 from ..grids import EVERY_CASE, case_name, grid_problem
+from ..joined import one_after_another
 from ..oracle import assert_close
 from ..problems import Prescribed
 
@@ -30,6 +31,7 @@ def unit_fields(n):
     return {"generator": Prescribed(np.eye(n)), "fields": n}
 
 
+@one_after_another
 @every_case
 def test_draws_with_noise_have_covariance_g(name, kernel_class, lengthscale):
     problem = grid_problem(name, kernel_class, lengthscale)
@@ -37,6 +39,7 @@ def test_draws_with_noise_have_covariance_g(name, kernel_class, lengthscale):
     assert_close(rows.T @ rows, problem.G, relative=1e-13)
 
 
+@one_after_another
 @every_case
 def test_draws_without_noise_have_covariance_k(name, kernel_class, lengthscale):
     """Also where K is singular: pole rows, and smooth kernels of long lengthscale."""
@@ -61,6 +64,7 @@ def assert_covariance(rows, covariance):
     assert np.abs(z).max() < norm.isf(RARE / (n * (n + 1)))
 
 
+@one_after_another
 @seeds
 @pytest.mark.parametrize("name", ["poles, odd Q, even P, descending", "irregular, with noise by latitude"])
 @pytest.mark.parametrize("noise", [False, True])

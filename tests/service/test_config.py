@@ -15,6 +15,7 @@ from cagp_dist.service.jobfile.prior_table import PriorNumbers
 
 from ..jobs import job_text as written
 from ..jobs import map_grid, random_points
+from ..joined import one_after_another
 from .damaged_jobs import damaged_job
 
 
@@ -51,6 +52,7 @@ def test_a_job_is_frozen(job_text):
 SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "table:PATH"'
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -23,6 +23,7 @@ from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text
+from ..joined import one_after_another
 
 
 def grid(latitude, longitude):
@@ -88,6 +89,7 @@ def test_a_draw_depends_on_its_seed_alone():
     assert not np.array_equal(np.sort(first.train), np.sort(other.train))
 
 
+@one_after_another
 @pytest.mark.parametrize("calibration", [random(60, 5), random(60, 5, "equal"), blocks(60, 5)])
 @pytest.mark.parametrize("test", [random(50, 5), stride(4, 1), blocks(50, 5, margin_degrees=6.0)])
 @pytest.mark.parametrize("train", [random(900, 5), stride(2), {"kind": "all"}])

@@ -20,6 +20,7 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.notify import notifying
 
 from ..jobs import job_text
+from ..joined import one_after_another
 
 EVERY = ["success", "failure", "drift"]
 
@@ -217,6 +218,7 @@ def runs(process):
     return psutil.pid_exists(process) and psutil.Process(process).status() != psutil.STATUS_ZOMBIE
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("table", "said"),
     [

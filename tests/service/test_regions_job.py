@@ -22,6 +22,7 @@ from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, mean_of, random_points
+from ..joined import one_after_another
 
 BLOCKS = {"name": "block-gauss-seidel", "iterations": 2, "block_size": 50}
 KERNEL = {"lengthscale": 0.3, "variance": 22.0, "noise_variance": 0.5}
@@ -174,6 +175,7 @@ def test_with_folds_they_are_of_all_points(tmp_path):
         np.testing.assert_allclose(found.t2m_std[t], np.sqrt(direct.variance), rtol=1e-7)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("regions", "message"),
     [

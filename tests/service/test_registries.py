@@ -26,6 +26,8 @@ from cagp_dist.solvers.registry import SOLVERS
 from cagp_dist.solvers.setting_metadata import ITERATIONS
 from cagp_dist.tiling import POINT_TILE
 
+from ..joined import one_after_another
+
 
 @dataclass(frozen=True)
 class Relaxed:
@@ -103,6 +105,7 @@ def settings_of(name: str) -> str:
     )
 
 
+@one_after_another
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_solver_can_be_written_in_a_job(job_text, name):
     head, rest = job_text.split("[solver]")

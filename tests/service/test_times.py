@@ -23,6 +23,7 @@ from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text as job_of
 from ..jobs import random_points
+from ..joined import one_after_another
 from ..sources import save, temperature
 
 HOURS = np.arange(
@@ -238,6 +239,7 @@ def test_times_of_a_rule_that_the_source_lacks_are_named(store, tmp_path):
         ingest(wanted, report=quiet)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("rule", "said"),
     [

@@ -13,6 +13,7 @@ from cagp_dist.solvers.actions.batch_projection import DenseActions, belief_stat
 from cagp_dist.solvers.actions.eigenvectors import fix_rotation
 from cagp_dist.solvers.stationary.preconditioners import PRECONDITIONERS
 
+from ..joined import one_after_another
 from ..oracle import assert_close, kernel_matrix
 from ..problems import RegressionProblem, regression_problem
 from .engine import tiled
@@ -155,6 +156,7 @@ def test_pseudo_inputs_anywhere_are_the_formula(problem, dense):
     assert refused.value.key == "few-pseudo-inputs"
 
 
+@one_after_another
 @pytest.mark.parametrize("solver", PLAIN.values(), ids=PLAIN)
 def test_no_actions_are_the_prior(problem, dense, solver):
     posterior = problem.condition(with_count(solver, 0))
@@ -163,6 +165,7 @@ def test_no_actions_are_the_prior(problem, dense, solver):
     assert posterior.status is cagp.Status.COMPLETED
 
 
+@one_after_another
 @every_policy
 def test_one_point_is_solved_exactly(solver):
     """Whatever the actions: there is one direction."""
@@ -174,6 +177,7 @@ def test_one_point_is_solved_exactly(solver):
     assert_close(posterior.covariance, exact.covariance)
 
 
+@one_after_another
 @every_policy
 def test_nothing_to_learn_is_no_division_by_zero(problem, dense, solver):
     """b = 0: what follows the residual stops at once, what does not goes on as ever."""

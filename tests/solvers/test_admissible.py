@@ -11,6 +11,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.solvers.stationary.spectrum import lanczos
 
 from ..grids import grid_problem
+from ..joined import one_after_another
 from ..oracle import assert_close, block_diagonal
 from ..problems import RegressionProblem, regression_problem
 from .engine import opened, tiled
@@ -45,6 +46,7 @@ def limit(setting: str, G: np.ndarray) -> float:
     return 2.0 / float(eigh(G, P, eigvals_only=True)[-1])
 
 
+@one_after_another
 @every_setting
 @pytest.mark.parametrize("part", [0.2, 0.94, 0.98])
 def test_what_converges_is_taken(problem, setting, part):
@@ -55,6 +57,7 @@ def test_what_converges_is_taken(problem, setting, part):
     assert (posterior.variance <= problem.prior.kernel.variance).all()
 
 
+@one_after_another
 @every_setting
 @pytest.mark.parametrize("part", [1.02, 1.5, 100.0])
 def test_what_diverges_is_refused_with_the_range(problem, setting, part):

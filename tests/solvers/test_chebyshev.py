@@ -10,6 +10,7 @@ from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.runtime.counting import counted_work
 from cagp_dist.solvers.stationary.preconditioners import find_preconditioner
 
+from ..joined import one_after_another
 from ..oracle import assert_close, compose, downdate
 from ..pairwise import by_turns
 from ..problems import RegressionProblem, regression_problem
@@ -92,6 +93,7 @@ def test_the_spectrum_is_within_its_bounds(problem, kind, rank):
         assert np.linalg.eigvalsh(0.5 * (D + D.T)).min() > -1e-9 * np.abs(D).max()
 
 
+@one_after_another
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", [0.9, 0.98, 1.02, 10.0])
 def test_a_preconditioned_step_that_diverges_is_refused(problem, kind, part):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import cagp_dist as cagp
 from cagp_dist.runtime import ThreadExecutor
 
+from ..joined import one_after_another
 from ..oracle import (
     KERNELS,
     KERNELS_AND_SUMS,
@@ -92,6 +93,7 @@ RELAXED = {
 }
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("name", "kernel_class", "p", "iterations", "workers"),
     by_turns(
@@ -214,6 +216,7 @@ def test_cholesky(p, kernel_class):
     assert posterior.status is cagp.Status.EXACT
 
 
+@one_after_another
 @pytest.mark.parametrize(
     "solver",
     [

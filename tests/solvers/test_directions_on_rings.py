@@ -7,12 +7,14 @@ import cagp_dist as cagp
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import LAYOUTS, grid_problem
+from ..joined import one_after_another
 from ..oracle import assert_close, conjugate_gradients
 from .rings import directions, exact_posterior, sweeps
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 
+@one_after_another
 @pytest.mark.parametrize("name", [name for name in LAYOUTS if name != "one point"])
 def test_conjugate_gradients_are_the_textbook_ones_at_every_point(name):
     """T23: the mean is that of the iterate; the downdate is that of its directions."""

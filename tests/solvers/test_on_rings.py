@@ -11,6 +11,7 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers import Problem
 
 from ..grids import Layout, grid_problem, make_problem
+from ..joined import one_after_another
 from ..oracle import KERNELS_AND_SUMS, assert_close
 from ..pairwise import by_turns
 from .engine import LIMIT, SERIAL, states_of
@@ -24,6 +25,7 @@ every_case = pytest.mark.parametrize(
 every_band = pytest.mark.parametrize("rings_per_block", BANDS)
 
 
+@one_after_another
 @pytest.mark.parametrize(("case", "rings_per_block"), by_turns({"case": CASES, "rings_per_block": BANDS}))
 def test_t29_block_gauss_seidel_by_rings_decouples_into_wavenumbers(case, rings_per_block):
     problem = grid_problem(*case)
@@ -69,6 +71,7 @@ def test_the_sweep_engine_on_points_gives_the_same_belief(kernel_class):
             np.testing.assert_allclose(state.variance.ravel(), step.variance, rtol=0.0, atol=1e-10)
 
 
+@one_after_another
 @every_case
 def test_t13_one_band_of_all_rings_is_exact_after_one_sweep(name, kernel_class, lengthscale):
     problem = grid_problem(name, kernel_class, lengthscale)

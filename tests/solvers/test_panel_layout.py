@@ -9,6 +9,8 @@ from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers.engine.kept_panels import read_rows
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
 
+from ..joined import one_after_another
+
 CUTS = [
     (1, 1, 1),  # n, block size, panels
     (10, 3, 1),
@@ -70,6 +72,7 @@ def test_what_is_left_of_a_sweep_is_shared_evenly(workers):
             assert max(left) - min(left) <= (4 if workers == 3 else 3)
 
 
+@one_after_another
 @pytest.mark.parametrize("workers", [2, 3, 4, 8])
 @pytest.mark.parametrize("colours", [2, 4, 8])
 def test_blocks_of_a_colour_are_shared_evenly(workers, colours):

@@ -6,6 +6,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 
+from ..joined import one_after_another
 from ..pairwise import by_turns
 
 
@@ -46,6 +47,7 @@ def test_counts_of_numpy_are_counts(solver):
     assert solver(np.int64(3)).iterations == 3
 
 
+@one_after_another
 @pytest.mark.parametrize("solver", [cagp.BlockGaussSeidel, cagp.BlockJacobi])
 @pytest.mark.parametrize("block_size", [0, -1, 2.5, "all", None, False])
 def test_block_size_must_be_a_count(solver, block_size):
@@ -53,6 +55,7 @@ def test_block_size_must_be_a_count(solver, block_size):
         solver(2, block_size=block_size)
 
 
+@one_after_another
 @pytest.mark.parametrize("solver", [cagp.SOR, cagp.SSOR])
 @pytest.mark.parametrize("relaxation", [0.0, 2.0, -0.5, 2.5, np.nan, np.inf, "1.5", None])
 def test_relaxation_must_lie_between_0_and_2(solver, relaxation):

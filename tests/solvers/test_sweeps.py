@@ -7,6 +7,7 @@ import pytest
 
 import cagp_dist as cagp
 
+from ..joined import one_after_another
 from ..oracle import assert_close, downdate
 from ..problems import regression_problem
 from .engine import solver_matrix, weights
@@ -44,6 +45,7 @@ def test_relaxed_solvers_with_limits_that_are_other_solvers(problem, dense, solv
     assert_close(mine.covariance, same.covariance)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     "solver",
     [
