@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -57,7 +58,8 @@ def in_turn(cases: Iterable, size: int = 9) -> dict[str, list]:
         alike = [case for case in known if any(m.name == "exhaustive" for m in case.marks) == exhaustive]
         for start in range(0, len(alike), size):
             group = alike[start : start + size]
-            groups[f"{name_of(group[0])} to {name_of(group[-1])}"] = group
+            name = f"{name_of(group[0])} to {name_of(group[-1])}"
+            groups[name if name not in groups else f"{name}, {len(groups)}"] = group
     return groups
 
 
@@ -84,7 +86,8 @@ def one_after_another(test: Callable[..., None]) -> Callable[..., None]:
         for value, name in zip(values, [None] * len(values) if callable(ids) else ids, strict=True):
             known = value if isinstance(value, ParameterSet) else None
             alone = known.values if known else (value,) if len(new) == 1 else tuple(value)
-            said = str((known and known.id) or name or "-".join(map(str, alone)))
+            values_of = "-".join(re.sub(" at 0x[0-9a-f]+", "", str(each)) for each in alone)
+            said = str((known and known.id) or name or values_of)
             added.append(pytest.param(*alone, id=said, marks=known.marks if known else ()))
         cases = [
             pytest.param(
