@@ -199,7 +199,9 @@ class FolderCheckpoint:
             try:
                 metadata = verified(path)
                 if metadata["key"] != self._folder.name:
-                    raise StoreError(f"the checkpoint {path} is damaged: it has another key")
+                    raise StoreError(
+                        f"the checkpoint {path} is damaged: it has another key", key="memo-damaged"
+                    )
             except StoreError as error:
                 _log.warning("%s. The one before is taken, or the work is done again.", error)
                 shutil.rmtree(path, ignore_errors=True)

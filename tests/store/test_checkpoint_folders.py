@@ -53,7 +53,7 @@ def test_processes_that_write_at_once_keep_what_each_has_begun(kind, same, tmp_p
 
     def save(key, write):
         if kind == "weights":
-            return FolderMemo(tmp_path).save(key * 64, write)
+            return FolderMemo(tmp_path).get_or(key * 64, write)
         return FolderMemo(tmp_path, seconds=0.0).of(key).save({}, write)
 
     def inner(draft):
@@ -76,8 +76,11 @@ def test_processes_that_write_at_once_keep_what_each_has_begun(kind, same, tmp_p
     np.testing.assert_array_equal(kept[1].read("array"), 2.0 * ARRAY)
     for each in kept:
         verified(each.path)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {".config", *(each.path.name for each in kept)}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        ".config",
+        *(each.path.parent.name for each in kept),
+    }
+    assert {*tmp_path.glob("[ab]*/*")} == {each.path for each in kept}
 
 
 def test_an_array_that_is_there_stays_as_it_is(tmp_path):
