@@ -28,7 +28,7 @@ NUMERICAL_VERSIONS = (
     NumericalVersion(
         "0.4.0",
         "2026-11-28",
-        "Grids with many gaps are solved by neighbours; a local scale takes equally near points in order.",
+        "Grids with many gaps are solved by neighbours; points of folds have another order.",
     ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a

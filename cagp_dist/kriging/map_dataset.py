@@ -238,7 +238,7 @@ def with_recalibration(
 ) -> xr.Dataset:
     """Add the recalibrated distribution of observations at targets: ``predictive_std`` and ``quantile``."""
     dims, usual = field_dims(observed, targets), sqrt(found.noise_variance)
-    of_what = f"of an observation of {observed.what}, with usual noise, recalibrated"
+    of_what = f"of an observation of {observed.what}, with usual noise" + ", recalibrated" * found.corrected
     quantiles = [shaped(of_level, observed, targets) for of_level in np.moveaxis(found.quantiles, 1, 0)]
     about_std = {
         "long_name": f"standard deviation {of_what}",
@@ -255,14 +255,15 @@ def with_recalibration(
     by = xr.DataArray(shaped(found.by, observed, targets), dims=dims)
     for name in {"std", "std_computational"} & {*map(str, result.data_vars)}:
         corrected[name] = (by * result[name]).assign_attrs(result[name].attrs)
-        corrected[name].attrs["long_name"] += f", {RECALIBRATED}"
+        corrected[name].attrs["long_name"] += f", {RECALIBRATED}" * found.corrected
     if "field_quantile" in result:
         spread = result["field_quantile"] - result["mean"]
         corrected["field_quantile"] = (result["mean"] + by * spread).transpose(*spread.dims)
         corrected["field_quantile"].attrs = result["field_quantile"].attrs
-    corrected["std"].attrs["comment"] = LATENT
+    if found.corrected:
+        corrected["std"].attrs["comment"] = LATENT
     return corrected.assign_attrs(
-        recalibration=method,
+        recalibration=method if found.corrected else "none",
         reference_noise_std=usual,
         recalibration_statement=f"{found.statement} predictive_std and quantile describe an observation with "
         "reference_noise_std.",
@@ -303,7 +304,8 @@ def dataset_of_folds(
             time = "hours", xr.Variable("observation", points.hours[places], about)
         part = replace(part, coordinates=dict([time, *part.coordinates.items()]))
     values = points.values[:, places]
-    result = found.scores[np.nonzero(~np.isnan(values))].pooled()
+    # without one observation its own mean may not be estimated
+    result = found.scores[np.nonzero(~np.isnan(values) & ~np.isnan(found.mean))].pooled()
     of_numbers = "that were fitted to all of them"
     if integrated:
         of_numbers = "integrated over with the probabilities that all of them give these"

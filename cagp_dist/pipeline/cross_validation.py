@@ -93,6 +93,7 @@ class RecalibratedMap(NamedTuple):
     noise_variance: float  # the median of all places
     statement: str  # what corrected them, for people
     local_scale: Array | None = None  # (T, q): of Student t distributions, over the Gaussian std
+    corrected: bool = True  # whether errors changed anything
 
 
 def check_recalibration(method: str) -> None:
@@ -127,12 +128,19 @@ def recalibrate_map(
     distributions = learn_from_errors(task, learned, execution, method=method)
     result = Result(task, Fitted(learned), prediction, distributions)
     found = result.distribution_at()
-    plain = np.sqrt(prediction.std**2 + learned.usual_noise)
+    noise = learned.usual_noise(task.observed)
+    plain = np.sqrt(prediction.std**2 + noise)
     if learned.integrated is not None and not result.corrected:
         plain = found.std
     statement = distributions.found.statement()
     return RecalibratedMap(
-        found.std, found.std / plain, found.quantiles, learned.usual_noise, statement, found.local_scale
+        found.std,
+        found.std / plain,
+        found.quantiles,
+        noise,
+        statement,
+        found.local_scale,
+        corrected=result.corrected,
     )
 
 

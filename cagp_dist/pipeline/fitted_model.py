@@ -75,10 +75,18 @@ class FittedModel:
         own = known if found.held.noise else np.ones_like(known)
         return np.asarray(spread * np.tensordot(found.weights, found.noise_variances(own), axes=1))
 
-    @property
-    def usual_noise(self) -> float:
-        """Noise variance of a new observation: with the median of what is known, which few bad ones leave."""
-        return float(self.noise_of(np.atleast_1d(np.median(self.known_noise)))[0])
+    def usual_known_noise(self, observed: Observations) -> float:
+        """Give what is known of the noise of most places: the median, which a few bad values do not move."""
+        if self.known_noise.ndim == 0:
+            return float(self.known_noise)
+        there = observed.there
+        if observed.in_time:  # each place once
+            there = there[np.unique(observed.positions[there], axis=0, return_index=True)[1]]
+        return float(np.median(self.known_noise[there]))
+
+    def usual_noise(self, observed: Observations) -> float:
+        """Noise variance of a new observation, with what is usually known of it."""
+        return float(self.noise_of(np.array([self.usual_known_noise(observed)]))[0])
 
     def of_observations(self, observed: Observations, noise_std: float | None = None) -> "FittedModel":
         """Take what is known of the noise of other observations than those of the fit."""
@@ -185,7 +193,7 @@ def fit_model(
     """
     parts = families(kernel)
     known = known_noise(observed, split.observed, noise_std)
-    least = float(known.min())
+    least = float(known.min() if known.ndim == 0 else known[split.observed].min())
     _check_nugget(nugget_std, known=least > 0.0)
     bounds: dict[str, Sequence[object]] = {name: _held(name, held, parts) for name, held in fixed.items()}
     level = None if nugget_std is None or least == 0.0 else least + nugget_std**2

@@ -160,7 +160,9 @@ def distributions_of_observations(
         noise = learned.noise_of(known_noise)
         yield np.arange(len(mean)), np.arange(mean.shape[1]), Gaussian(mean, np.sqrt(std**2 + noise))
         return
-    known = known_noise if found.held.noise else np.ones_like(known_noise)
+    known = np.ones_like(known_noise)
+    if found.held.noise:  # with a nugget that was given
+        known = known_noise + (0.0 if found.held.nugget else learned.nugget)
     for fields, chosen in fields_of(learned, observed, found.held):
         for some, distribution in mixtures(found, fields, targets.wanted, known):
             yield chosen, np.arange(some.start, some.stop), distribution

@@ -81,7 +81,7 @@ def fit_in_space_and_time(
     keeps them.
     """
     known, X = known_noise(observed, observed.there, noise_std), observed.X
-    least = float(known.min())
+    least = float(known.min() if known.ndim == 0 else known[observed.there].min())
     check_mean(mean)
     bounds: dict[str, Sequence[object]] = {} if least == 0.0 else {"noise_variance": (least, least)}
     if isinstance(kernel, Kernel):

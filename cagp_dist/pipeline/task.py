@@ -6,6 +6,7 @@ predictions that did not use what they are compared with, `recalibrate` corrects
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -81,6 +82,8 @@ class HeldOut:
     known_noise: Array  # variance (k,), 0 where nothing is known of it
     folds: Indices | None = None  # (k,) from the others of which each is predicted
     blocks: Indices | None = None  # (k,) that were held out as a whole
+    # places (n, p) and values (T, n) that predict them, where these are points in space and time
+    training: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,9 +197,11 @@ class Result:
         X = targets.X[: mean.shape[1], :places]
         if self.corrected:
             told: Mask = np.asarray(~np.isnan(mean).any(axis=0))  # not before an observation
-            plain = Gaussian(mean[:, told], np.sqrt(std[:, told] ** 2 + model.usual_noise))
+            plain = Gaussian(
+                mean[:, told], np.sqrt(std[:, told] ** 2 + model.usual_noise(self.task.observed))
+            )
             return self.distributions.at(plain, X[told]).among(told)
-        known = np.full(mean.shape[1], np.median(model.known_noise))
+        known = np.full(mean.shape[1], model.usual_known_noise(self.task.observed))
         return _published(mean, std, self.task.observed, model, targets, known)
 
 
@@ -220,7 +225,7 @@ def fit(
         assert isinstance(asked.kernel, Kernel)
         known = known_noise(observed, observed.there, asked.noise_std)
         return FittedModel(asked.kernel, asked.mean, known, asked.noise_variance)
-    with narrator or Narrator(shown=False) as told:
+    with Narrator(shown=False) if narrator is None else nullcontext(narrator) as told:
         if decide.in_time:
             model = fit_in_space_and_time(
                 decide,
@@ -290,12 +295,17 @@ def fits_of_folds(places: int, folds: int, *, in_time: bool) -> int:
 
 def _fit_of_fold(task: Task, model: FittedModel, execution: Execution) -> FittedModel:
     """Fit the prior of some folds; probabilities of numbers need none but where the kernel is chosen."""
+    # whether numbers are integrated over is decided for all together
+    way: Hyperparameters = "plug-in" if model.integrated is None else "integrate"
+    task = replace(task, model=replace(task.model, hyperparameters=way))
     if model.integrated is not None and chosen_by(task.model.kernel) is None:
         with Narrator(shown=False) as told:
-            found = _integrated(task, replace(model, integrated=None), told)
-        if found.integrated is not None:
-            return found
-    return fit(task, execution)
+            return _integrated(task, replace(model, integrated=None), told)
+    return fit(
+        task,
+        execution,
+        progress=lambda state: execution.progress(None, f"likelihood {state.evaluations}"),
+    )
 
 
 def predict(task: Task, model: FittedModel, execution: Execution) -> Solution:
@@ -357,9 +367,7 @@ def out_of_sample(
                 Gaussian(last.mean[:, at], std),
                 held.values,
                 held.X,
-                training=None
-                if observed.in_time
-                else (X[observed.there], observed.values[:, observed.there]),
+                training=held.training or (X[observed.there], observed.values[:, observed.there]),
                 blocks=held.blocks,
             )
         case "folds" if task.held_out is not None:
@@ -413,7 +421,8 @@ def score(task: Task, fitted: Fitted, solution: Solution, distributions: Distrib
                 scores.put(index, point_scores(distribution[rows, here], held.values[index]))
             if found is not None:
                 found.put(fields, places, distribution)
-    if not distributions.corrected:
+    # a sharp GP has standard deviations of its own at each point, with which it is scored
+    if not distributions.corrected or isinstance(distributions.everywhere, FittedSharp):
         return replace(result, plain=scores, scores=scores, of_held_out=found)
     plain = Gaussian(mean, np.sqrt(std**2 + noise_held_out(task, fitted)))
     return replace(

@@ -92,7 +92,7 @@ class _Found:
     @property
     def usual_noise(self) -> float:
         """Noise variance of an observation where none was made."""
-        return self.result.fitted.model.usual_noise
+        return self.result.fitted.model.usual_noise(self.result.task.observed)
 
     def mean(self, kind: str) -> Array:
         """Mean (T, q) at targets of a kind."""
@@ -401,7 +401,7 @@ def attributes_of(
         "solver": _solver_said(task, solution),
         "solver_calibrated": task.solver.calibrated == "exact",
         "solver_calibration": task.solver.calibrated,
-        "noise_variance": model.usual_noise,
+        "noise_variance": model.usual_noise(result.task.observed),
         **_known_noise(points),
         **_cross_validation(task),
         **_blocks(task),

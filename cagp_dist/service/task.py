@@ -271,7 +271,12 @@ class PreparedJob(ChosenPoints):
         fine, sampled = self.mean_inputs, self.sampled_inputs
         calibrating = None
         if self.recalibration.errors == "points":
-            calibrating = replace(self._held(self.calibrating), blocks=design.calibration_blocks)
+            training = points.positions[design.train], points.values[:, design.train]
+            calibrating = replace(
+                self._held(self.calibrating),
+                blocks=design.calibration_blocks,
+                training=None if self.seen is None else training,
+            )
         return Task(
             observations,
             split,

@@ -116,3 +116,13 @@ def test_folds_are_predicted_by_mixtures(few):
     assert found["pit"].min() > 0.0
     assert found["pit"].max() < 1.0
     assert found["crps"] < found["rmse"]
+
+
+def test_a_nugget_that_is_given_is_in_the_distributions_of_observations():
+    rng = np.random.default_rng(0)
+    table = {"lat": rng.uniform(40.0, 60.0, 40), "lon": rng.uniform(0.0, 20.0, 40)}
+    table["temperature"] = rng.standard_normal(40)
+    model = cagp.Kriging(noise_std=0.1, nugget_std=1.0, kernel="matern32", progress=False).fit(table)
+    assert model._fitted()[1].integrated is not None
+    found = model.cross_validate(4)
+    np.testing.assert_allclose(found.predictive_std**2 - found["std"] ** 2, 1.01, rtol=1e-6)

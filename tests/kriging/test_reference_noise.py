@@ -13,7 +13,7 @@ def test_a_few_bad_stations_do_not_make_the_noise_of_a_new_observation():
     field = np.linalg.cholesky(kernel(X, X) + np.diag(noise**2)) @ rng.standard_normal(120)
     table = {"latitude": latitude, "longitude": longitude, "temperature": 10.0 + field, "noise_std": noise}
     to = {"latitude": [50.0, 47.0], "longitude": [10.0, 15.0]}
-    model = cagp.Kriging(kernel=kernel, mean=10.0, recalibration="local-scale").fit(table)
+    model = cagp.Kriging(kernel=kernel, mean=10.0, recalibration="kuleshov").fit(table)
     result = model.predict(to)
     _, std = model.predict(np.column_stack([*to.values()]), return_std=True)
     assert result.attrs["reference_noise_std"] == 0.3

@@ -292,7 +292,7 @@ def read_series(root: Path) -> dict[str, xr.Dataset]:
 @contextmanager
 def counted_solves(file: Path) -> Iterator[None]:
     """Write the time of each solve into a file."""
-    solve = running.solve_task
+    solve = running.solve
 
     def counted(task, *arguments, **settings):
         with file.open("a") as listed:
@@ -300,7 +300,7 @@ def counted_solves(file: Path) -> Iterator[None]:
         return solve(task, *arguments, **settings)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "solve_task", counted)
+        patch.setattr(running, "solve", counted)
         yield
 
 
