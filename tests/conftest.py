@@ -38,11 +38,9 @@ if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 * 2**30:
 
 _FIRST = (
     "tests/test_compiled.py",
-    "tests/report/test_write_report.py",
-    "tests/report/test_guarded_pages.py",  # of the same reports
+    "tests/report",
     "tests/store/test_publish.py",
     "tests/store/test_repair.py",
-    "tests/report/test_every_time.py",
     # the longest ones, in seconds and not in tests: begun last they would end alone
     "cluster",
     "tests/service/test_previous.py",
@@ -73,6 +71,8 @@ _FIRST = (
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """A file is done by one process, and what has dask or cluster in its name by one that starts it once.
 
+    So are all tests of reports, of which some are made for several files.
+
     One process begins with what compiles most functions, and another with files that need none of them:
     each would else compile the same ones.
     """
@@ -80,7 +80,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     class Files(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "cluster" if "dask" in nodeid or "cluster" in nodeid else nodeid.partition("::")[0]
+            if "dask" in nodeid or "cluster" in nodeid:
+                return "cluster"
+            return "tests/report" if nodeid.startswith("tests/report/") else nodeid.partition("::")[0]
 
         def _assign_work_unit(self, node: object) -> None:
             for unit in reversed(_FIRST):

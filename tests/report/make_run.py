@@ -1,4 +1,4 @@
-"""Builds small published runs for the report, with plain xarray and the documented layout."""
+"""Builds small published runs for the report, in the documented layout."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from cagp_dist.geometry import area_weights
 from cagp_dist.predictive import Gaussian, StudentT
 from cagp_dist.store.published_variables import FORMAT_VERSION, SCORES
 from cagp_dist.store.scored_groups import calibration_group, simulation_group
+from cagp_dist.store.zarr_arrays import write_group
 
 Array = NDArray[np.float64]
 Field = Callable[[Array, Array, int], Array]
@@ -155,13 +156,9 @@ def make_run(
     if recalibrated:
         judged |= {"recalibration": "local-scale", "recalibration_statement": "Learnt from errors near by."}
     published = root_attributes(key, noise_variance, train_count) | judged | (attributes or {})
-    # as published runs are: with every chunk, also one of the fill value alone
-    how: dict[str, Any] = {"zarr_format": 3, "consolidated": False, "write_empty_chunks": True}
-    xr.Dataset(attrs=published).to_zarr(path, mode="w-", **how)
+    write_group(path, "/", xr.Dataset(attrs=published))
     for name, dataset in groups.items():
-        texts = [key for key, variable in dataset.coords.items() if variable.dtype.kind == "U"]
-        dataset = dataset.assign_coords({key: dataset[key].astype(object) for key in texts})
-        dataset.to_zarr(path, group=name, mode="w-", **how)
+        write_group(path, name, dataset)
     return path
 
 
