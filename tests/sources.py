@@ -7,6 +7,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.store.zarr_arrays import write_group
+
 Array = NDArray[np.float64]
 
 
@@ -28,7 +30,7 @@ def temperature(
 
 def save(field: xr.Dataset, path: Path) -> Path:
     """Write a new Zarr store, which is quicker to open than a file, and give its path."""
-    field.to_zarr(path, mode="w-", zarr_format=3, consolidated=False)
+    write_group(path, "/", field)
     return path
 
 
