@@ -47,11 +47,12 @@ def unit_sphere(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Ar
     if latitude.ndim != 1 or latitude.shape != longitude.shape:
         raise ArgumentError(
             f"latitude has shape {latitude.shape} and longitude {longitude.shape}; "
-            "expected two vectors of one length, one entry per point. Use .ravel() on gridded coordinates."
+            "expected two vectors of one length, one entry per point. Use .ravel() on gridded coordinates.",
+            key="shapes",
         )
     _check_latitude(latitude)
     if not np.isfinite(longitude).all():
-        raise ArgumentError("longitude holds NaN or infinity; drop those points first.")
+        raise ArgumentError("longitude holds NaN or infinity; drop those points first.", key="not-finite")
     phi, lam = np.deg2rad(latitude), np.deg2rad(np.mod(longitude, 360.0))
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
 
@@ -78,7 +79,8 @@ def chord_of_kilometres(kilometres: float) -> float:
         raise ArgumentError(
             f"{kilometres:g} km were given as a distance on the ground; expected 0 to {longest:.0f} km, half "
             "the circumference of the Earth. A longer lengthscale is given as a chord, with the kernel: "
-            "kernel=cagp.Matern32(lengthscale=3.0, variance=1.0)."
+            "kernel=cagp.Matern32(lengthscale=3.0, variance=1.0).",
+            key="distance-range",
         )
     return float(2.0 * np.sin(0.5 * kilometres / EARTH_RADIUS_KILOMETRES))
 
@@ -205,11 +207,12 @@ def space_filling_order(X: ArrayLike, *, block_size: int) -> NDArray[np.intp]:
 
 def _check_latitude(latitude_degrees: Array) -> None:
     if not np.isfinite(latitude_degrees).all():
-        raise ArgumentError("latitude holds NaN or infinity; drop those points first.")
+        raise ArgumentError("latitude holds NaN or infinity; drop those points first.", key="not-finite")
     if latitude_degrees.size and np.abs(latitude_degrees).max() > 90.0:
         raise ArgumentError(
             f"latitude reaches {latitude_degrees[np.abs(latitude_degrees).argmax()]:g} degrees; expected "
-            "-90..90. Check that latitude and longitude were not swapped."
+            "-90..90. Check that latitude and longitude were not swapped.",
+            key="latitude-range",
         )
 
 
@@ -230,7 +233,8 @@ def box_nodes(
     """Latitude and longitude of the nodes of boxes in degrees, and weights, each (q, k^2)."""
     if len(south) and not (south.min() >= -90.0 - 1e-9 and north.max() <= 90.0 + 1e-9):
         raise ArgumentError(
-            f"cells reach from latitude {south.min():g} to {north.max():g}; expected -90 to 90 degrees."
+            f"cells reach from latitude {south.min():g} to {north.max():g}; expected -90 to 90 degrees.",
+            key="latitude-range",
         )
     position, share = np.polynomial.legendre.leggauss(nodes_per_side)
     position, share = 0.5 * (1.0 + position), 0.5 * share

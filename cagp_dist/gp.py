@@ -138,7 +138,9 @@ def condition(
     """
     check_prior(prior)
     if covariance not in ("diagonal", "full"):
-        raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
+        raise ArgumentError(
+            f'covariance is {covariance!r}; expected "diagonal" or "full".', key="covariance-unknown"
+        )
     check_count("lanczos_steps", lanczos_steps, least=0)
 
     from cagp_dist.posterior.conditioning import plan_conditioning, posterior_of, solve_pattern
@@ -152,7 +154,8 @@ def condition(
     if lanczos_steps > 0 and not isinstance(solver, Affine):
         raise ArgumentError(
             f"lanczos_steps is {lanczos_steps}, but {solver!r} keeps no leftover to take them on; expected "
-            "an affine solver such as BlockGaussSeidel. Leave lanczos_steps out."
+            "an affine solver such as BlockGaussSeidel. Leave lanczos_steps out.",
+            key="no-leftover",
         )
     started = time.perf_counter()
     parts = patterns(X, y)  # fields with the same gaps share a solve; almost always all of them do
@@ -248,7 +251,8 @@ def posterior_mean(
     if iterations_by_target is not None and not isinstance(solver, Affine):
         raise ArgumentError(
             f"iterations_by_target was given for {solver!r}, which has no stages to end early; expected an "
-            "affine solver such as BlockGaussSeidel. Leave iterations_by_target out."
+            "affine solver such as BlockGaussSeidel. Leave iterations_by_target out.",
+            key="no-stages",
         )
     if not isinstance(solver, LinearMean):
         return condition(
@@ -310,7 +314,8 @@ def _asked_iterations(
         asked = np.asarray(given)
     except ValueError as error:
         raise ArgumentError(
-            f"iterations_by_target is not an array: {error}. Expected integers, one for each of {q} targets."
+            f"iterations_by_target is not an array: {error}. Expected integers, one for each of {q} targets.",
+            key="iterations-by-target",
         ) from error
     if isinstance(targets, LatLonGrid) and asked.shape[-2:] == targets.shape:
         asked = asked.reshape(*asked.shape[:-2], q).T
@@ -318,12 +323,14 @@ def _asked_iterations(
     if not fits or asked.min(initial=1) < 1:
         raise ArgumentError(
             f"iterations_by_target has shape {asked.shape} and type {asked.dtype}; expected integers of at "
-            f"least 1, one for each of {q} targets, or ({q}, {fields}) of them."
+            f"least 1, one for each of {q} targets, or ({q}, {fields}) of them.",
+            key="iterations-by-target",
         )
     columns = np.broadcast_to(asked.reshape(q, -1), (q, fields)).astype(np.intp)
     if any((columns[:, group] != columns[:, group[:1]]).any() for group in groups):
         raise ArgumentError(
             "iterations_by_target differs between fields with the same gaps, which share a solve; give them "
-            "the same."
+            "the same.",
+            key="iterations-by-target",
         )
     return [columns[:, group[0]] for group in groups]

@@ -61,7 +61,7 @@ class Kernel(ABC):
     def __new__(cls, *_: object, **__: object) -> Self:
         """Refuse what is no kernel yet."""
         if cls in (Kernel, Elementary, ClosedForm):
-            raise ArgumentError(f"{cls.__name__} is abstract; use {CLASSES}.")
+            raise ArgumentError(f"{cls.__name__} is abstract; use {CLASSES}.", key="abstract-kernel")
         return super().__new__(cls)
 
     def __call__(self, X: ArrayLike, Z: ArrayLike) -> Array:
@@ -72,7 +72,8 @@ class Kernel(ABC):
         if left.shape[1] != right.shape[1]:
             raise ArgumentError(
                 f"X has {counted(left.shape[1], 'column')} and Z {right.shape[1]}; both need the same "
-                "coordinates."
+                "coordinates.",
+                key="coordinates-differ",
             )
         self.check_coordinates(left)
         out = np.empty((len(left), len(right)))
@@ -84,7 +85,8 @@ class Kernel(ABC):
         if not isinstance(other, Kernel):
             raise ArgumentError(
                 f"{other!r} cannot be added to a kernel; expected another kernel. A constant that is unknown "
-                "belongs to the prior mean, noise to noise_variance."
+                "belongs to the prior mean, noise to noise_variance.",
+                key="kernel-type",
             )
         return Sum((*self.parts, *other.parts))
 
@@ -92,7 +94,8 @@ class Kernel(ABC):
         """Scale the variance by a number above zero."""
         if isinstance(factor, Kernel):
             raise ArgumentError(
-                "kernels cannot be multiplied with each other; expected a number. Their sum is k1 + k2."
+                "kernels cannot be multiplied with each other; expected a number. Their sum is k1 + k2.",
+                key="kernel-product",
             )
         check_positive("the factor of a kernel", factor)
         return self._scaled(float(factor))
@@ -113,10 +116,11 @@ class Kernel(ABC):
         if X.shape[1] != given:
             raise ArgumentError(
                 f"lengthscale holds {given} numbers but points have {counted(X.shape[1], 'coordinate')}; "
-                "expected one number for each coordinate, or one for all."
+                "expected one number for each coordinate, or one for all.",
+                key="lengthscales-and-coordinates",
             )
         if on_unit_sphere(X):
-            raise ArgumentError(OWN_ON_SPHERE)
+            raise ArgumentError(OWN_ON_SPHERE, key="kernel-number")
 
     @property
     @abstractmethod
@@ -196,7 +200,9 @@ class Elementary(Kernel):
         # squares of distances and lengthscales, and variance times distance, must stay finite
         own = self.lengthscale if isinstance(self.lengthscale, tuple) else (self.lengthscale,)
         if not own:
-            raise ArgumentError("lengthscale is (); expected a number, or one for each coordinate.")
+            raise ArgumentError(
+                "lengthscale is (); expected a number, or one for each coordinate.", key="lengthscale-missing"
+            )
         for lengthscale in own:
             check_positive("lengthscale", lengthscale, least=1.0 / LARGEST, most=LARGEST)
         check_positive("variance", self.variance, most=LARGEST)
@@ -239,7 +245,8 @@ class Elementary(Kernel):
 
         if not isinstance(self.lengthscale, tuple):
             raise ArgumentError(
-                f"lengthscale is {self.lengthscale!r}; expected one for each coordinate here."
+                f"lengthscale is {self.lengthscale!r}; expected one for each coordinate here.",
+                key="lengthscale-each",
             )
         inverse = self.inverse_lengthscales(len(self.lengthscale))
         return (self.profile(Part.SHARE, coordinate),), (inverse,), (float(self.variance),)
@@ -249,7 +256,8 @@ class Elementary(Kernel):
         """The lengthscale that all coordinates share; `ArgumentError` if each has its own."""
         if isinstance(self.lengthscale, tuple):
             raise ArgumentError(
-                f"lengthscale is {self.lengthscale!r}; expected one number for all coordinates here."
+                f"lengthscale is {self.lengthscale!r}; expected one number for all coordinates here.",
+                key="lengthscale-one",
             )
         return float(self.lengthscale)
 
@@ -292,20 +300,22 @@ class Sum(Kernel):
     def __post_init__(self) -> None:
         parts = tuple(self.parts)
         if len(parts) < 2 or not all(isinstance(part, Kernel) for part in parts):
-            raise ArgumentError(f"parts is {self.parts!r}; expected two kernels or more.")
+            raise ArgumentError(f"parts is {self.parts!r}; expected two kernels or more.", key="kernel-parts")
         object.__setattr__(self, "parts", tuple(one for part in parts for one in part.parts))
         counts = {len(part.lengthscale) for part in self.parts if isinstance(part.lengthscale, tuple)}
         if len(counts) > 1:
             raise ArgumentError(
                 f"the parts of a sum have lengthscales for {' and '.join(map(str, sorted(counts)))} "
-                "coordinates; expected the same number, or one lengthscale for all coordinates."
+                "coordinates; expected the same number, or one lengthscale for all coordinates.",
+                key="lengthscales-and-coordinates",
             )
         of_time = [part for part in self.parts if part.of_space_and_time]
         if of_time and len(of_time) < len(self.parts):
             other = next(part for part in self.parts if not part.of_space_and_time)
             raise ArgumentError(
                 f"{other!r} is not a kernel of space and time, and {of_time[0]!r} is; expected a sum of "
-                "SpaceTime kernels. A field that hardly changes has a long lengthscale in time."
+                "SpaceTime kernels. A field that hardly changes has a long lengthscale in time.",
+                key="kernel-of-time",
             )
 
     def check_coordinates(self, X: Array) -> None:
@@ -422,7 +432,8 @@ def check_smoothness(smoothness: float) -> None:
     if not ROUGHEST <= smoothness <= SMOOTHEST:
         raise ArgumentError(
             f"smoothness is {smoothness:g}; expected {ROUGHEST:g} to {SMOOTHEST:g}. Fields that are still "
-            "smoother have the kernel SquaredExponential."
+            "smoother have the kernel SquaredExponential.",
+            key="smoothness-range",
         )
 
 
@@ -565,7 +576,8 @@ def families_of(name: str) -> tuple[Family, ...]:
         family = family_of(part.strip())
         if family is None:
             raise ArgumentError(
-                f"kernel is {name!r}; {part.strip()!r} is not a kernel; expected {', '.join(KERNEL_FORMS)}."
+                f"kernel is {name!r}; {part.strip()!r} is not a kernel; expected {', '.join(KERNEL_FORMS)}.",
+                key="kernel-type",
             )
         families.append(family)
     return tuple(families)

@@ -57,13 +57,15 @@ def cholesky_in_place(stack: Array) -> None:
     if failed is not None:
         raise NumericalError(
             f"matrix {failed[0]} of a stack of {stack.shape[1]} x {stack.shape[1]} ones is not positive "
-            f"definite (minor {failed[1]}). Points may coincide or nearly so: raise noise_variance."
+            f"definite (minor {failed[1]}). Points may coincide or nearly so: raise noise_variance.",
+            key="not-positive-definite",
         )
     # LAPACK lets NaN pass, and it spreads to the last entry
     finite = np.isfinite(stack[:, -1:, -1:]).all(axis=(1, 2))
     if not finite.all():
         raise NumericalError(
-            f"matrix {np.flatnonzero(~finite)[0]} of a stack holds NaN or infinity; check kernel and noise."
+            f"matrix {np.flatnonzero(~finite)[0]} of a stack holds NaN or infinity; check kernel and noise.",
+            key="not-finite",
         )
 
 
@@ -128,7 +130,8 @@ def invert_in_place(factors: Array) -> None:
     if failed is not None:
         raise NumericalError(
             f"matrix {failed[0]} of a stack of {factors.shape[1]} x {factors.shape[1]} factors is singular "
-            f"(row {failed[1]}). Raise noise_variance."
+            f"(row {failed[1]}). Raise noise_variance.",
+            key="not-positive-definite",
         )
 
 

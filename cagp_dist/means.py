@@ -111,7 +111,8 @@ class LatitudePolynomial:
         if X.shape[1] not in (3, 4):
             raise ArgumentError(
                 f"X has {X.shape[1]} columns, but a mean by latitude needs unit vectors, those of "
-                "cagp_dist.unit_sphere. Use the constant mean, or a cagp_dist.BasisMean of X."
+                "cagp_dist.unit_sphere. Use the constant mean, or a cagp_dist.BasisMean of X.",
+                key="mean-of-latitudes",
             )
         return _features(self.basis, self.degree, latitude_of(X))
 
@@ -199,11 +200,13 @@ class BasisMean:
         names = self.coefficient_names
         if not callable(self.function):
             raise ArgumentError(
-                f"function is a {type(self.function).__name__}; expected one of points (n, p)."
+                f"function is a {type(self.function).__name__}; expected one of points (n, p).",
+                key="mean-type",
             )
         if isinstance(names, str) or not names or len(set(names)) < len(names):
             raise ArgumentError(
-                f"coefficient_names is {names!r}; expected different names, one for each column."
+                f"coefficient_names is {names!r}; expected different names, one for each column.",
+                key="coefficient-names",
             )
         object.__setattr__(self, "coefficient_names", tuple(names))
 
@@ -353,20 +356,24 @@ def mean_family(
     if isinstance(family, ReadFamily) and address and not covariates:
         return family.read(address, variable=variable)
     if family is None or isinstance(family, ReadFamily) != bool(address):
-        raise ArgumentError(f"mean is {name!r}; expected {alternatives(SPELLINGS)}.")
+        raise ArgumentError(f"mean is {name!r}; expected {alternatives(SPELLINGS)}.", key="mean-unknown")
     if not covariates:
         assert not isinstance(family, ReadFamily)
         return family
     if not isinstance(family, LatitudePolynomial):
         named = [kind for kind, each in MEANS.items() if isinstance(each, LatitudePolynomial)]
-        raise ArgumentError(f"mean is {name!r} with covariates; expected {alternatives(named)} beside them.")
+        raise ArgumentError(
+            f"mean is {name!r} with covariates; expected {alternatives(named)} beside them.",
+            key="covariates-without-mean",
+        )
     fields: tuple[CovariateField, ...] = tuple(
         _imported(COVARIATE_READER)(each, missing=covariates_missing) if isinstance(each, str) else each
         for each in covariates
     )
     if len({field.name for field in fields}) < len(fields):
         raise ArgumentError(
-            f"covariates are named {', '.join(field.name for field in fields)}; expected each once."
+            f"covariates are named {', '.join(field.name for field in fields)}; expected each once.",
+            key="covariate-twice",
         )
     return WithCovariates(family, fields)
 
@@ -396,10 +403,11 @@ def as_columns(latitude_degrees: Array, longitude_degrees: Array, values: ArrayL
     if columns.ndim not in (1, 2) or len(columns) != n or np.shape(longitude_degrees) != (n,):
         raise ArgumentError(
             f"values have shape {columns.shape} at {n} latitudes and {np.size(longitude_degrees)} "
-            "longitudes; expected one of each for every point, values (n,) or (n, T) for T fields."
+            "longitudes; expected one of each for every point, values (n,) or (n, T) for T fields.",
+            key="shapes",
         )
     if not np.isfinite(columns).all():
-        raise ArgumentError("values hold NaN or infinity; drop those points first.")
+        raise ArgumentError("values hold NaN or infinity; drop those points first.", key="not-finite")
     return columns if columns.ndim == 2 else columns[:, None]
 
 

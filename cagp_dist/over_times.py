@@ -362,9 +362,13 @@ def _series(
     values = np.array(y, dtype=np.float64)
     shape = (times.size, *(where.shape if isinstance(where, LatLonGrid) else (len(where),)))
     if np.unique(times).size != times.size or times.size == 0:
-        raise ArgumentError(f"hours is {times!r}; expected one number for each time, no two the same.")
+        raise ArgumentError(
+            f"hours is {times!r}; expected one number for each time, no two the same.", key="times"
+        )
     if values.shape != shape:
-        raise ArgumentError(f"y has shape {values.shape}; expected {shape}: times, then places.")
+        raise ArgumentError(
+            f"y has shape {values.shape}; expected {shape}: times, then places.", key="shapes"
+        )
     if not np.isfinite(values).all():
         raise ArgumentError(
             f"{np.count_nonzero(~np.isfinite(values)):,} values are missing or infinite; expected each place "
@@ -376,11 +380,15 @@ def _series(
     if noise.size not in (1, len(places)):
         raise ArgumentError(
             f"noise_variance has shape {noise.shape}; expected one number, or one for each of the "
-            f"{len(places):,} places."
+            f"{len(places):,} places.",
+            key="shapes",
         )
     noise = np.broadcast_to(noise.reshape(shape[1:]) if noise.size > 1 else noise, shape[1:])
     if not (noise > 0.0).all():
-        raise ArgumentError(f"the smallest noise_variance is {noise.min():g}; expected numbers above zero.")
+        raise ArgumentError(
+            f"the smallest noise_variance is {noise.min():g}; expected numbers above zero.",
+            key="not-positive",
+        )
     if isinstance(where, LatLonGrid):
         if not (noise == noise[:, :1]).all():
             raise ArgumentError(
@@ -413,7 +421,8 @@ def _unit_vectors(name: str, where: object) -> Array:
     points = as_points(name, cast("ArrayLike", where))
     if points.shape[1] != 3:
         raise ArgumentError(
-            f"{name} has {points.shape[1]} columns; expected unit vectors (n, 3), without hours."
+            f"{name} has {points.shape[1]} columns; expected unit vectors (n, 3), without hours.",
+            key="columns",
         )
     check_space_time(np.column_stack([points, np.zeros(len(points))]))
     return points
@@ -425,7 +434,8 @@ def _hours(name: str, hours: ArrayLike) -> Array:
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not np.isfinite(given).all():
         raise ArgumentError(
             f"{name} is {hours!r}; expected hours, finite numbers. Of dates: (dates - dates.min()) / "
-            'np.timedelta64(1, "h").'
+            'np.timedelta64(1, "h").',
+            key="hours",
         )
     return given.astype(np.float64)
 

@@ -69,7 +69,8 @@ class Prior:
         if not isinstance(self.kernel, Kernel):
             raise ArgumentError(
                 f"kernel is a {type(self.kernel).__name__}; expected Matern12, Matern32, Matern52, "
-                "SquaredExponential or a sum of them."
+                "SquaredExponential or a sum of them.",
+                key="kernel-type",
             )
         if isinstance(self.noise_variance, Sized) and not isinstance(self.noise_variance, str):
             noise = as_variances("noise_variance", self.noise_variance).copy()
@@ -84,7 +85,8 @@ class Prior:
         if not fits:
             raise ArgumentError(
                 f"mean is {self.mean!r}; expected a finite number or a function of X, or a basis whose "
-                'coefficients are estimated, such as cagp_dist.mean_family("quadratic-latitude").'
+                'coefficients are estimated, such as cagp_dist.mean_family("quadratic-latitude").',
+                key="mean-type",
             )
 
     def __eq__(self, other: object) -> bool:
@@ -107,7 +109,8 @@ class Prior:
         if isinstance(self.noise_variance, np.ndarray):
             raise ArgumentError(
                 f"noise_variance is an array of shape {self.noise_variance.shape}; expected one number for "
-                "all observations."
+                "all observations.",
+                key="shapes",
             )
         return self.noise_variance
 
@@ -137,7 +140,8 @@ class Prior:
         if columns.shape != (len(X), len(names)):
             raise ArgumentError(
                 f"the basis of the mean has shape {columns.shape} for {counted(len(X), 'point')}; expected "
-                f"({len(X)}, {len(names)}), a column for each of {', '.join(names)}."
+                f"({len(X)}, {len(names)}), a column for each of {', '.join(names)}.",
+                key="shapes",
             )
         for name, column in zip(names, columns.T, strict=True):
             bad = np.flatnonzero(~np.isfinite(column))
@@ -145,7 +149,8 @@ class Prior:
                 raise ArgumentError(
                     f"{name} of the mean is {column[bad[0]]} at {counted(bad.size, 'point')} of {len(X)}, "
                     f"the first at {X[bad[0]].tolist()}; expected finite values at all observed points and "
-                    "targets."
+                    "targets.",
+                    key="mean-values",
                 )
         return columns
 
@@ -158,14 +163,16 @@ class Prior:
             raise ArgumentError(
                 f"the coefficients of the prior's mean ({', '.join(self.coefficient_names)}) are estimated "
                 "by condition, posterior_mean and samples; here a mean is expected that is known: a number, "
-                "a function of X, or what fit() makes of this one."
+                "a function of X, or what fit() makes of this one.",
+                key="mean-estimated",
             )
         value = self.mean(X) if callable(self.mean) else np.full(len(X), self.mean)
         values = np.asarray(value, dtype=np.float64)
         if values.ndim not in (1, 2) or len(values) != len(X) or not np.isfinite(values).all():
             raise ArgumentError(
                 f"the prior mean returned shape {values.shape} for {counted(len(X), 'point')}; "
-                "expected finite values of shape (n,) or (n, T)."
+                "expected finite values of shape (n,) or (n, T).",
+                key="mean-values",
             )
         return values if values.ndim == 2 else values[:, None]
 
@@ -173,4 +180,6 @@ class Prior:
 def check_prior(prior: object) -> None:
     """Raise `ArgumentError` unless it is a `Prior`."""
     if not isinstance(prior, Prior):
-        raise ArgumentError(f"prior is a {type(prior).__name__}; expected a cagp_dist.Prior.")
+        raise ArgumentError(
+            f"prior is a {type(prior).__name__}; expected a cagp_dist.Prior.", key="prior-type"
+        )

@@ -104,7 +104,8 @@ def closed_form(
     if len(polynomial) > most:
         raise ArgumentError(
             f"the polynomial of a kernel has {len(polynomial)} terms; expected at most {most} here. Add "
-            "terms to the loops of cagp_dist.compiled."
+            "terms to the loops of cagp_dist.compiled.",
+            key="kernel-terms",
         )
     p = np.zeros(TERMS)
     p[: len(polynomial)] = polynomial

@@ -95,12 +95,14 @@ class Box:
         if not np.isfinite(edges).all() or not -90.0 <= self.south < self.north <= 90.0:
             raise ArgumentError(
                 f"region {self.name!r} reaches from latitude {self.south:g} to {self.north:g}; expected "
-                "-90 <= south < north <= 90 degrees."
+                "-90 <= south < north <= 90 degrees.",
+                key="latitude-range",
             )
         if self.west == self.east or abs(self.east - self.west) > 360.0:
             raise ArgumentError(
                 f"region {self.name!r} reaches from longitude {self.west:g} to {self.east:g}; expected two "
-                "different longitudes at most 360 degrees apart. All of them are west = -180, east = 180."
+                "different longitudes at most 360 degrees apart. All of them are west = -180, east = 180.",
+                key="longitude-range",
             )
 
     @property
@@ -189,17 +191,21 @@ class Polygon:
             ring = tuple((float(longitude), float(latitude)) for longitude, latitude in self.ring)
         except (TypeError, ValueError) as error:
             raise ArgumentError(
-                f"{named} has the ring {self.ring!r}; expected corners (longitude, latitude) in degrees."
+                f"{named} has the ring {self.ring!r}; expected corners (longitude, latitude) in degrees.",
+                key="corners",
             ) from error
         if len(ring) > 1 and ring[0] == ring[-1]:
             ring = ring[:-1]
         if len(ring) < 3:
-            raise ArgumentError(f"{named} has {len(ring)} corners; expected at least three.")
+            raise ArgumentError(
+                f"{named} has {len(ring)} corners; expected at least three.", key="few-corners"
+            )
         longitude, latitude = np.array(ring).T
         if not np.isfinite(ring).all() or np.abs(latitude).max() > 90.0:
             raise ArgumentError(
                 f"{named} has a corner at latitude {latitude[np.abs(latitude).argmax()]:g}; expected corners "
-                "[longitude, latitude] in degrees, in this order."
+                "[longitude, latitude] in degrees, in this order.",
+                key="latitude-range",
             )
         corners = unit_sphere(latitude, longitude)
         following = np.roll(corners, -1, axis=0)
@@ -207,13 +213,15 @@ class Polygon:
             if length < 1e-9:
                 raise ArgumentError(
                     f"corners {index} and {(index + 1) % len(ring)} of {named} are one place, or opposite to "
-                    "each other; expected corners that a great circle joins in one way."
+                    "each other; expected corners that a great circle joins in one way.",
+                    key="corners",
                 )
         crossed = _first_crossing(corners)
         if crossed is not None:
             raise ArgumentError(
                 f"the edges of {named} that begin at corners {crossed[0]} and {crossed[1]} cross each other; "
-                "expected a ring that does not. Give its parts as regions of their own."
+                "expected a ring that does not. Give its parts as regions of their own.",
+                key="crossing-edges",
             )
         object.__setattr__(self, "ring", ring)
         object.__setattr__(self, "corners", corners)
@@ -320,7 +328,8 @@ def as_regions(regions: "str | Region | Iterable[str | Region]") -> tuple[Region
         elif not isinstance(region, str):
             raise ArgumentError(
                 f"regions hold {region!r}; expected names of regions, such as {next(iter(REGIONS))!r}, a Box "
-                "or a Polygon."
+                "or a Polygon.",
+                key="region-unknown",
             )
         elif region in REGIONS:
             found.append(REGIONS[region])
@@ -329,12 +338,15 @@ def as_regions(regions: "str | Region | Iterable[str | Region]") -> tuple[Region
             meant = f"; did you mean {close!r}?" if close else "."
             raise ArgumentError(
                 f"{region!r} is not a region; expected {alternatives(list(REGIONS))}, a Box or a "
-                f"Polygon{meant}"
+                f"Polygon{meant}",
+                key="region-type",
             )
     names = [region.name for region in found]
     for name in names:
         if names.count(name) > 1:
-            raise ArgumentError(f"two regions are called {name!r}; expected a name of its own for each.")
+            raise ArgumentError(
+                f"two regions are called {name!r}; expected a name of its own for each.", key="name-twice"
+            )
     return tuple(found)
 
 

@@ -208,7 +208,8 @@ def posterior_by_samples(
     if not solver.many_fields:
         raise ArgumentError(
             f"solver is {solver!r}, which follows the data: the spread of its samples is not its variance. "
-            "Use condition(), or an affine solver such as BlockGaussSeidel."
+            "Use condition(), or an affine solver such as BlockGaussSeidel.",
+            key="solver-follows-data",
         )
     work = _SamplerWork(prior, X, y, X_test, solver, samples, generator, memory_limit_bytes, progress)
     of_targets = (work.q, work.fields, work.patterns, samples)

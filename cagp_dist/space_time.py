@@ -81,18 +81,21 @@ class SpaceTime(Elementary):
             if not isinstance(kernel, Elementary) or isinstance(kernel.lengthscale, tuple):
                 raise ArgumentError(
                     f"{name} is {kernel!r}; expected a kernel with one lengthscale, such as "
-                    f"cagp.Matern32(0.3, 2.0): {CLASSES}. Sums are sums of SpaceTime kernels."
+                    f"cagp.Matern32(0.3, 2.0): {CLASSES}. Sums are sums of SpaceTime kernels.",
+                    key="kernel-type",
                 )
         if (self.time is None) == (self.lengthscale_time is None):
             raise ArgumentError(
                 f"time is {self.time!r} and lengthscale_time is {self.lengthscale_time!r}; expected one of "
                 "them: a kernel in time, which the one in space is multiplied with, or hours that count like "
-                "a lengthscale in space."
+                "a lengthscale in space.",
+                key="both-lengthscales",
             )
         if self.time is not None and self.time.variance != 1.0:
             raise ArgumentError(
                 f"time has the variance {self.time.variance:g}; expected 1: the variance of the field is "
-                "that of the kernel in space."
+                "that of the kernel in space.",
+                key="variance-of-time-kernel",
             )
         if self.lengthscale_time is not None:
             check_positive("lengthscale_time", self.lengthscale_time, least=1.0 / LARGEST, most=LARGEST)
@@ -126,7 +129,9 @@ class SpaceTime(Elementary):
         if self.time is None:
             return self.space.profile(part, coordinate)
         if part is Part.SHARE:
-            raise ArgumentError("actions are not learned with a product of kernels; expected a metric one.")
+            raise ArgumentError(
+                "actions are not learned with a product of kernels; expected a metric one.", key="no-product"
+            )
         (_, profile), *_ = self._terms(part, Part.VALUE)
         return profile
 
@@ -211,7 +216,8 @@ def check_space_time(X: Array) -> None:
     if X.shape[1] != len(AXES):
         raise ArgumentError(
             f"X has {X.shape[1]} columns; a kernel of space and time expects 4: the unit vectors of "
-            "cagp.unit_sphere(latitude_degrees, longitude_degrees), or x, y and 0 of a plane, and hours."
+            "cagp.unit_sphere(latitude_degrees, longitude_degrees), or x, y and 0 of a plane, and hours.",
+            key="columns",
         )
     lengths = np.sqrt((X[:, :3] ** 2).sum(axis=1))
     if not X[:, 2].any():  # a plane; on the sphere this is the equator
@@ -221,5 +227,6 @@ def check_space_time(X: Array) -> None:
         raise ArgumentError(
             f"the first three columns of a row of X have length {wrong:.4g}; a kernel of space and time "
             "expects unit vectors there, those of cagp.unit_sphere(latitude_degrees, longitude_degrees), or "
-            "x, y and 0 of a plane, and hours in the fourth."
+            "x, y and 0 of a plane, and hours in the fourth.",
+            key="unit-vectors",
         )

@@ -81,7 +81,8 @@ class Periodic:
         if not known or self.kernel.variance != 1.0:
             raise ArgumentError(
                 f"kernel is {self.kernel!r}; expected a kernel with one lengthscale, in hours, and variance "
-                "1, such as cagp.Matern52(8.0): the variance of the field is that of the kernel in space."
+                "1, such as cagp.Matern52(8.0): the variance of the field is that of the kernel in space.",
+                key="kernel-type",
             )
         check_positive("period", self.period, least=1.0 / LARGEST, most=LARGEST)
 
@@ -142,7 +143,10 @@ class Gneiting:
     def __post_init__(self) -> None:
         check_positive("lengthscale", self.lengthscale, least=1.0 / LARGEST, most=LARGEST)
         if not 0.0 <= self.interaction <= 1.0:
-            raise ArgumentError(f"interaction is {self.interaction!r}; expected a number from 0 to 1.")
+            raise ArgumentError(
+                f"interaction is {self.interaction!r}; expected a number from 0 to 1.",
+                key="interaction-range",
+            )
 
     @property
     def common_lengthscale(self) -> float:

@@ -213,4 +213,5 @@ def check_peak(demand: Demand, method: str, peak: int, *remedies: Remedy) -> Non
             f"{method} on {demand.n:,} points needs about {bytes_text(peak)}, more than the "
             f"{bytes_text(demand.memory_limit_bytes)} that may be used.",
             remedies=(Remedy.MORE_MEMORY, *remedies),
+            key="memory",
         )

@@ -229,7 +229,10 @@ def plan(
 
         checked = loaded_job(job, times, scheduler, insecure)
         if threads is not None and workers is None:
-            raise ConfigurationError("--threads needs --workers: it is the number of threads of each worker.")
+            raise ConfigurationError(
+                "--threads needs --workers: it is the number of threads of each worker.",
+                key="threads-without-workers",
+            )
         crew = None if workers is None else Crew(workers, threads or checked.cluster.threads)
         plan_job(checked, crew=crew, on_plan=show)  # shown also where the disk is too small
 

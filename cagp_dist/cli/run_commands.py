@@ -195,7 +195,8 @@ def view(
         if export_to is not None:
             if port or not browser:
                 raise ArgumentError(
-                    "--export writes files and serves no page; expected it without --port and --no-browser."
+                    "--export writes files and serves no page; expected it without --port and --no-browser.",
+                    key="export-and-serve",
                 )
             typer.echo(export_page(output, export_to))
             return

@@ -132,7 +132,8 @@ def export_run(
         close = nearest(to, FORMATS)
         raise ConfigurationError(
             f"cannot export to {to!r}; expected {alternatives(FORMATS)}."
-            + (f" Did you mean {close!r}?" if close else "")
+            + (f" Did you mean {close!r}?" if close else ""),
+            key="format-unknown",
         )
     run = Path(run_path)
     there = group_names(run)
@@ -140,7 +141,8 @@ def export_run(
         if name not in there:
             raise ConfigurationError(
                 f"the run {run} has no group {name!r}; expected {alternatives(there)}."
-                + (" Its job asked for no map: add one under [design] and run it again." * (name == "map"))
+                + (" Its job asked for no map: add one under [design] and run it again." * (name == "map")),
+                key="group-unknown",
             )
     with ExitStack() as stack:
         stack.enter_context(run_in_use(run))
@@ -152,17 +154,22 @@ def export_run(
             left_out = ", ".join(name for name in every if name not in chosen)
             raise ConfigurationError(
                 f"{to} holds {form.holds}, and of the run {run} these do not fit: {left_out}. "
-                'Export them to "netcdf", which holds every group; a map is made where [design] asks for one.'
+                'Export them to "netcdf", which holds every group; a map is made where [design] asks for '
+                "one.",
+                key="format-unfit",
             )
         files = [file for name, group in chosen.items() for file in form.files(name, group)]
         targets = _targets(run, form, [name for name, _ in files], output)
         for path in targets:
             if path.is_dir():
-                raise ConfigurationError(f"{path} is a folder; expected the name of a file to write.")
+                raise ConfigurationError(
+                    f"{path} is a folder; expected the name of a file to write.", key="folder"
+                )
             if path.exists() and not force:
                 raise ConfigurationError(
                     f"{path} exists; it is not replaced unasked. Add --force (force=True), or choose another "
-                    "output."
+                    "output.",
+                    key="output-exists",
                 )
         for name in chosen:
             verify_chunks(run, name)
@@ -183,6 +190,7 @@ def _targets(
     if len(names) > 1:
         raise ConfigurationError(
             f"{target} is one file, but there are {len(names)} to write: {', '.join(names)}. "
-            "Name a folder, or one group with --group."
+            "Name a folder, or one group with --group.",
+            key="several-groups",
         )
     return [target]

@@ -28,7 +28,8 @@ def group_names(run: Path) -> list[str]:
     """Names of the groups of a run, sorted."""
     if not (run / "zarr.json").is_file():
         raise StoreError(
-            f"there is no published run at {run}; expected a Zarr store OUT/runs/<run_key>.zarr."
+            f"there is no published run at {run}; expected a Zarr store OUT/runs/<run_key>.zarr.",
+            key="no-run",
         )
     return sorted(path.parent.name for path in run.glob("*/zarr.json"))
 

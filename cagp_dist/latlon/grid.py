@@ -57,7 +57,8 @@ class LatLonGrid:
         if latitude.ndim != 1 or latitude.size == 0:
             raise ArgumentError(
                 f"latitude_degrees has shape {latitude.shape}; expected (P,), one entry for each ring. "
-                "Give the latitude axis of the grid, not the latitude of every point."
+                "Give the latitude axis of the grid, not the latitude of every point.",
+                key="shapes",
             )
         check_count("n_longitudes", n_longitudes, least=1)
         area_weights(latitude)  # finite, and within -90..90
@@ -65,19 +66,22 @@ class LatLonGrid:
         if first.shape != () or not np.isfinite(first):
             raise ArgumentError(
                 f"first_longitude_degrees is {first_longitude_degrees!r}; expected a finite "
-                "number of degrees."
+                "number of degrees.",
+                key="not-finite",
             )
         steps = np.diff(latitude)
         if steps.size and np.abs(steps).min() < NEAREST_DEGREES:
             where = int(np.abs(steps).argmin())
             raise ArgumentError(
                 f"latitude {latitude[where]:g} appears twice (rows {where} and {where + 1}); a ring may "
-                "appear once. Drop or average one of the rows."
+                "appear once. Drop or average one of the rows.",
+                key="latitude-twice",
             )
         if steps.size and not ((steps > 0.0).all() or (steps < 0.0).all()):
             raise ArgumentError(
                 "latitude_degrees goes up and down; expected ascending or descending. Sort the rows of the "
-                "field by latitude, or use cagp_dist.condition, which takes points in any order."
+                "field by latitude, or use cagp_dist.condition, which takes points in any order.",
+                key="axis-order",
             )
         latitude = latitude.copy()
         latitude.flags.writeable = False
@@ -104,17 +108,20 @@ class LatLonGrid:
         if longitude.ndim != 1 or longitude.size == 0 or not np.isfinite(longitude).all():
             raise ArgumentError(
                 f"longitude_degrees has shape {longitude.shape}; expected (Q,) finite values, "
-                "the longitude axis."
+                "the longitude axis.",
+                key="shapes",
             )
         if longitude.size > 1 and abs(longitude[-1] - longitude[0] - 360.0) < NEAREST_LONGITUDE_DEGREES:
             raise ArgumentError(
                 f"the last longitude, {longitude[-1]:g}, is the first one again; drop the last "
-                "column of the field."
+                "column of the field.",
+                key="cyclic-column",
             )
         if longitude.size > 2 and (np.diff(longitude) < 0.0).sum() > longitude.size / 2:
             raise ArgumentError(
                 "longitude_degrees runs westward; expected eastward. Reverse the columns of the field: "
-                "field[..., ::-1], longitude_degrees[::-1]."
+                "field[..., ::-1], longitude_degrees[::-1].",
+                key="axis-order",
             )
         wanted = longitude[0] + np.arange(longitude.size) * (360.0 / longitude.size)
         # float32 axes, as some files have them, are 1e-5 degrees off; 360 and 0 are one
@@ -124,7 +131,8 @@ class LatLonGrid:
             raise ArgumentError(
                 f"longitude {where} is {longitude[where]:g}; {longitude.size} equispaced longitudes around "
                 f"the full circle would have {wanted[where]:g}. For a part of the globe, or an "
-                "irregular grid, use cagp_dist.condition with cagp_dist.unit_sphere points."
+                "irregular grid, use cagp_dist.condition with cagp_dist.unit_sphere points.",
+                key="uneven-longitudes",
             )
         return cls(latitude_degrees, longitude.size, first_longitude_degrees=float(longitude[0]))
 
@@ -211,12 +219,14 @@ def as_fields(name: str, values: ArrayLike, grid: LatLonGrid) -> tuple[Array, Ca
     else:
         raise ArgumentError(
             f"{name} has shape {given.shape}; expected {grid.shape} (latitude, longitude), a stack of such "
-            f"fields (T, {grid.shape[0]}, {grid.shape[1]}), or columns ({grid.size},) or ({grid.size}, r)."
+            f"fields (T, {grid.shape[0]}, {grid.shape[1]}), or columns ({grid.size},) or ({grid.size}, r).",
+            key="shapes",
         )
     if not np.isfinite(fields).all():
         missing = int((~np.isfinite(fields)).sum())
         raise ArgumentError(
             f"{name} holds NaN or infinite values ({missing} of {fields.size}); a whole grid is needed. With "
-            "missing points use cagp_dist.MaskedRings."
+            "missing points use cagp_dist.MaskedRings.",
+            key="not-finite",
         )
     return fields, lambda result: result.reshape(given.shape)

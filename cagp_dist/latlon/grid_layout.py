@@ -30,11 +30,13 @@ class Layout:
         if mask.dtype != np.bool_ or mask.shape != grid.shape:
             raise ArgumentError(
                 f"observed has shape {mask.shape} and type {mask.dtype}; expected {grid.shape} of "
-                "bool, True where a point is observed. From a field with NaN: numpy.isfinite(field)."
+                "bool, True where a point is observed. From a field with NaN: numpy.isfinite(field).",
+                key="shapes",
             )
         if not mask.any():
             raise ArgumentError(
-                "observed is False everywhere: nothing was observed; expected at least one point."
+                "observed is False everywhere: nothing was observed; expected at least one point.",
+                key="nothing-observed",
             )
         mask = mask.copy()
         mask.flags.writeable = False

@@ -45,7 +45,8 @@ def factor_range(parameters: Parameters, wavenumbers: Wavenumbers, span: Range, 
                 "the Gram matrix of the grid is not positive definite in floating point, at one of the "
                 f"wavenumbers {span[0]} to {span[1] - 1}: the noise variance is too small beside the "
                 "variance of the field. Raise noise_variance, or leave out pole rows and "
-                "rings that nearly coincide."
+                "rings that nearly coincide.",
+                key="not-positive-definite",
             ) from error
     return blocks
 

@@ -62,7 +62,8 @@ class LatLonWindow:
         if np.unique(columns).size < columns.size:
             raise ArgumentError(
                 "two of longitude_degrees are one place on the circle; a column may appear once. "
-                "Drop the column of the field that appears again."
+                "Drop the column of the field that appears again.",
+                key="longitude-twice",
             )
         return cls(LatLonGrid(latitude_degrees, n_longitudes, first_longitude_degrees=first), columns)
 
@@ -77,7 +78,8 @@ class LatLonWindow:
         if values.shape[-2:] != self.grid.shape:
             raise ArgumentError(
                 f"field has shape {values.shape}; expected {self.grid.shape} (latitude, longitude), or a "
-                "stack of such fields."
+                "stack of such fields.",
+                key="shapes",
             )
         return np.ascontiguousarray(values[..., self.columns])
 
@@ -87,7 +89,9 @@ def place_longitudes(longitude_degrees: ArrayLike) -> tuple[int, float, Indices]
     longitude = as_numbers("longitude_degrees", longitude_degrees)
     if longitude.ndim != 1 or longitude.size == 0 or not np.isfinite(longitude).all():
         raise ArgumentError(
-            f"longitude_degrees has shape {longitude.shape}; expected (n,) finite values, the longitude axis."
+            f"longitude_degrees has shape {longitude.shape}; expected (n,) finite values, the longitude "
+            "axis.",
+            key="shapes",
         )
     wrapped = np.mod(longitude, 360.0)
     distinct, index = np.unique(wrapped, return_index=True)
@@ -110,7 +114,8 @@ def place_longitudes(longitude_degrees: ArrayLike) -> tuple[int, float, Indices]
     raise ArgumentError(
         f"the longitudes, {distinct.size} of them and {steps.min():g} degrees apart at the least, lie on no "
         "full circle of equispaced ones: expected a spacing that divides 360. For an irregular grid use "
-        "cagp_dist.condition with cagp_dist.unit_sphere points."
+        "cagp_dist.condition with cagp_dist.unit_sphere points.",
+        key="no-full-circle",
     )
 
 

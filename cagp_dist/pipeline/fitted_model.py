@@ -168,7 +168,8 @@ def families(kernel: KernelLike) -> tuple[Family, ...]:
     if not parts or not all(is_family(part) for part in parts):
         raise ArgumentError(
             f'kernel is {kernel!r}; expected "auto", a name, such as "matern32" or "matern32 + matern32", '
-            "a kernel, or its class."
+            "a kernel, or its class.",
+            key="kernel-unknown",
         )
     return cast("tuple[Family, ...]", parts)
 
@@ -204,7 +205,8 @@ def fit_model(
         if chosen_by(kernel) == FITTED:
             raise ArgumentError(
                 f"kernel is {kernel!r}, whose smoothness is fitted, and every number was given; expected a "
-                'kernel with its smoothness, such as "matern(0.8)", or a number less.'
+                'kernel with its smoothness, such as "matern(0.8)", or a number less.',
+                key="nothing-to-fit",
             )
         given = _kernel_of(kernel, parts, fixed)
         return FittedModel(given, mean, known, level - least, held=reasons)
@@ -246,7 +248,8 @@ def _held(name: str, held: Sequence[float], parts: Sequence[Family]) -> Sequence
     if len(held) != len(parts):
         raise ArgumentError(
             f"{name} is {held[0] if len(held) == 1 else tuple(held)!r}; the kernel has {len(parts)} "
-            f"part{'s' if len(parts) != 1 else ''}: expected a number for each."
+            f"part{'s' if len(parts) != 1 else ''}: expected a number for each.",
+            key="numbers-of-parts",
         )
     pairs = tuple((number, number) for number in held)
     return pairs[0] if len(pairs) == 1 else pairs
@@ -273,7 +276,8 @@ def known_noise(observed: Observations, there: Indices, noise_std: float | None)
     if not (own > 0.0).all():
         raise DataError(
             f"the noise is {np.sqrt(own[~(own > 0.0)][0]):g} where there are observations; "
-            "expected standard deviations above zero."
+            "expected standard deviations above zero.",
+            key="noise-std",
         )
     if (every == own[0]).all():
         return np.asarray(own[0])
@@ -288,5 +292,6 @@ def _check_nugget(nugget_std: float | None, *, known: bool) -> None:
     if not known:
         raise ArgumentError(
             f"nugget_std is {nugget_std:g}, which is added to a known noise, and none is known; expected "
-            "noise_std beside it, a number or a column. Without either the noise is fitted."
+            "noise_std beside it, a number or a column. Without either the noise is fitted.",
+            key="nugget-without-noise",
         )

@@ -39,7 +39,10 @@ EXACT = ("auto", "cholesky", "rings")
 def check_hyperparameters(asked: str) -> None:
     """Raise `ArgumentError` if there is no such way."""
     if way_of(asked) not in HYPERPARAMETERS:
-        raise ArgumentError(f"hyperparameters is {asked!r}; expected {alternatives(HYPERPARAMETERS)}.")
+        raise ArgumentError(
+            f"hyperparameters is {asked!r}; expected {alternatives(HYPERPARAMETERS)}.",
+            key="hyperparameters-unknown",
+        )
 
 
 def is_exact(solver: Solver, places: int) -> bool:
@@ -81,7 +84,8 @@ def with_numbers_integrated(
     if obstacle is not None:
         if asked == "integrate":
             raise ArgumentError(
-                f'hyperparameters is "integrate", which cannot be done here: {obstacle}. Take "plug-in".'
+                f'hyperparameters is "integrate", which cannot be done here: {obstacle}. Take "plug-in".',
+                key="not-integrated",
             )
         return replace(learned, numbers=f"plugged in: {obstacle}")
     about = f"lengthscale, variance and noise by {observed.there.size:,} places"

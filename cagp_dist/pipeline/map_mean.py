@@ -104,13 +104,15 @@ def _into_units_of(family: MeanFamily, observed: Observations) -> tuple[float, f
     if found is None:
         raise ArgumentError(
             f"the mean is in {family.units!r} and the observations are in {observed.units!r}; expected units "
-            'that convert. Name those of the observations, units="...", or take another mean.'
+            'that convert. Name those of the observations, units="...", or take another mean.',
+            key="mean-units",
         )
     low, high = float(np.nanmin(observed.values)), float(np.nanmax(observed.values))
     unstated = not observed.units and not variable.is_temperature
     if unstated and range_error(variable, low, high, observed.units) is not None:
         raise ArgumentError(
             f"the mean is in {family.units!r} and the observations, which reach from {low:g} to {high:g}, "
-            'state no units; name them, units="...".'
+            'state no units; name them, units="...".',
+            key="mean-units",
         )
     return (1.0, 0.0) if found[0] == 1.0 else found  # a shift, such as that of Celsius, is fitted anyway

@@ -107,5 +107,6 @@ def _root(covariance: Array, variance: float) -> Array:
     except np.linalg.LinAlgError as error:
         raise NumericalError(
             "the covariance of the targets is not positive definite, so that none can be drawn: targets "
-            "nearly coincide, or the noise is too small. Take a coarser resolution, or a larger noise_std."
+            "nearly coincide, or the noise is too small. Take a coarser resolution, or a larger noise_std.",
+            key="not-positive-definite",
         ) from error

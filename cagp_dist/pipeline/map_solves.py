@@ -38,7 +38,8 @@ def solver_of(asked: "str | Solver", observed: Observations) -> Solver:
     if asked != "auto" and asked not in NAMED_SOLVERS:
         raise ArgumentError(
             f"solver is {asked!r}; expected {alternatives(['auto', *NAMED_SOLVERS])}, or a solver such as "
-            "cagp.BlockGaussSeidel(iterations=5)."
+            "cagp.BlockGaussSeidel(iterations=5).",
+            key="solver-type",
         )
     return choose_solver(observed, observed.there) if asked == "auto" else NAMED_SOLVERS[asked]
 

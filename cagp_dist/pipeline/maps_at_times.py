@@ -325,7 +325,8 @@ def check_kernel(kernel: Kernel) -> None:
     if not all(isinstance(part, SpaceTime) for part in kernel.parts):
         raise ArgumentError(
             f"kernel is {kernel!r}; expected a kernel of space and time where maps at times are informed by "
-            'all times: cagp.SpaceTime(in_space, in_time), or "auto".'
+            'all times: cagp.SpaceTime(in_space, in_time), or "auto".',
+            key="kernel-of-time",
         )
 
 

@@ -54,7 +54,7 @@ class Narrator:
 
     def __init__(self, *, shown: bool, time_limit_seconds: float | None = None) -> None:
         if not isinstance(shown, bool):
-            raise ArgumentError(f"progress is {shown!r}; expected True or False.")
+            raise ArgumentError(f"progress is {shown!r}; expected True or False.", key="progress-type")
         if time_limit_seconds is not None:
             check_positive("time_limit_seconds", time_limit_seconds)
         self._shown, self._deadlines = shown, Deadlines(total_seconds=time_limit_seconds)

@@ -273,7 +273,8 @@ class Observations:
         if not complete.any():
             raise DataError(
                 f"no point has a value at all {self.fields} selected times; select fewer times, "
-                'another source, or keep the gaps: gaps="keep", the default of a job.'
+                'another source, or keep the gaps: gaps="keep", the default of a job.',
+                key="nothing-observed",
             )
         return self.keep(complete)
 

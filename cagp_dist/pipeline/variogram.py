@@ -58,7 +58,8 @@ def fitted_variogram(observed: Observations, learned: FittedModel, *, draws: int
             row += np.bincount(bins, 0.5 * (of[first] - of[second]) ** 2, minlength=BINS)
     if not totals.any():
         raise ArgumentError(
-            "no two places were observed at the same time; expected pairs, of which a variogram is made."
+            "no two places were observed at the same time; expected pairs, of which a variogram is made.",
+            key="no-pairs",
         )
     kept = totals >= min(FEWEST_PAIRS, totals.max())
     found = sums[:, kept] / totals[kept]

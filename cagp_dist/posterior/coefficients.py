@@ -258,7 +258,9 @@ def plan_of_weights(solver: Solver, demand: Demand, *, coefficients: int) -> Pla
         plan = plan_of_mean(SWEEPS, columns)
     except BudgetError as error:
         raise BudgetError(
-            f"For the {counted(k, 'coefficient')} of the mean, {error.text}", remedies=error.remedies
+            f"For the {counted(k, 'coefficient')} of the mean, {error.text}",
+            remedies=error.remedies,
+            key=error.key,
         ) from error
     # what the targets see of the weights; and a product with G
     points = demand.grid.size if demand.grid is not None and demand.grid.has_rings else demand.n
@@ -313,7 +315,8 @@ def orthonormal(given: Array, names: Sequence[str]) -> tuple[Array, Array]:
         raise ArgumentError(
             f"the mean has {counted(k, 'coefficient')} ({', '.join(names)}) but "
             f"{counted(n, 'point')} observed; expected at least one for each. Use a mean with fewer, such as "
-            "a constant, or one that is known."
+            "a constant, or one that is known.",
+            key="few-observations",
         )
     size = np.linalg.norm(given, axis=0)
     basis, triangle = np.linalg.qr(given / np.where(size > 0.0, size, 1.0))
@@ -321,6 +324,7 @@ def orthonormal(given: Array, names: Sequence[str]) -> tuple[Array, Array]:
         others = " and ".join(names[:column]) or "nothing else"
         raise ArgumentError(
             f"the coefficient of {names[column]} cannot be estimated: at the observed points it is zero, or "
-            f"a combination of {others}. Leave {names[column]} out of the mean, or observe other places."
+            f"a combination of {others}. Leave {names[column]} out of the mean, or observe other places.",
+            key="coefficient-undetermined",
         )
     return np.asarray(basis), np.asarray(triangle * size)

@@ -30,7 +30,8 @@ def degrees_of_freedom(kernel: Family) -> float:
     if degrees is None:
         raise ArgumentError(
             f"{kernel.__name__} does not say its spectral density, which waves are drawn from; expected a "
-            "kernel with degrees_of_freedom. Take another kernel, or a method that draws no waves."
+            "kernel with degrees_of_freedom. Take another kernel, or a method that draws no waves.",
+            key="no-spectral-density",
         )
     return degrees
 

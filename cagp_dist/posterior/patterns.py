@@ -122,6 +122,7 @@ def plan_together(solver: Solver, demands: Sequence[Demand]) -> tuple[list[Deman
             f"{error.text} Results of {len(demands)} solves, one for each pattern of gaps, take another "
             f"{bytes_text(kept)}.",
             remedies=(*error.remedies, Remedy.SAME_POINTS),
+            key=error.key,
         ) from error
     return left, plans, joint_plan(plans, joint_bytes=kept)
 

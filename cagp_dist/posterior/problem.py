@@ -56,7 +56,8 @@ class Pattern:
             raise ArgumentError(
                 f"the prior mean has {counted(mean.shape[1], 'column')} for "
                 f"{counted(len(self.y), 'field')}; expected one column, "
-                "or one per field."
+                "or one per field.",
+                key="mean-columns",
             )
         return mean if mean.shape[1] == 1 else mean[:, self.fields]
 
@@ -95,27 +96,34 @@ def patterns(X: ArrayLike | LatLonGrid, y: ArrayLike) -> tuple[Pattern, ...]:
     empty = np.flatnonzero(~present.reshape(len(fields), -1).any(axis=1))
     if empty.size:
         which = "y" if single else f"y[{empty[0]}]" if isinstance(X, LatLonGrid) else f"y[:, {empty[0]}]"
-        raise ArgumentError(f"{which} is NaN everywhere: nothing was observed; expected at least one value.")
+        raise ArgumentError(
+            f"{which} is NaN everywhere: nothing was observed; expected at least one value.",
+            key="nothing-observed",
+        )
     return tuple(Pattern(points, fields, group, single) for group in fields_by_pattern(present))
 
 
 def _fields_of_points(points: Array, y: ArrayLike) -> tuple[Array, bool]:
     """Fields (T, n), NaN where nothing was observed, and whether it is one without an axis for fields."""
     if len(points) == 0:
-        raise ArgumentError(f"X has shape {points.shape}: nothing was observed; expected at least one point.")
+        raise ArgumentError(
+            f"X has shape {points.shape}: nothing was observed; expected at least one point.",
+            key="nothing-observed",
+        )
     values = as_numbers("y", y)
     if values.ndim not in (1, 2) or len(values) != len(points) or values.size == 0:
         raise ArgumentError(
             f"y has shape {values.shape} but X has {counted(len(points), 'point')}; expected "
-            f"({len(points)},), or ({len(points)}, T) for T fields."
+            f"({len(points)},), or ({len(points)}, T) for T fields.",
+            key="shapes",
         )
     if values.ndim == 1:
         if not np.isfinite(values).all():
-            raise ArgumentError("y holds NaN or infinity; drop those points first.")
+            raise ArgumentError("y holds NaN or infinity; drop those points first.", key="not-finite")
         return values[None], True
     if np.isinf(values).any():
         raise ArgumentError(
-            "y holds infinity; expected finite values, or NaN where a field was not observed."
+            "y holds infinity; expected finite values, or NaN where a field was not observed.", key="infinite"
         )
     return values.T, False
 
@@ -124,15 +132,19 @@ def _fields_of_grid(grid: LatLonGrid, y: ArrayLike) -> tuple[Array, bool]:
     """Fields (T, P, Q), NaN where nothing was observed, and whether it is one without an axis for fields."""
     if np.ma.is_masked(y):
         raise ArgumentError(
-            "y has masked entries; on a grid NaN is where nothing was observed: give y.filled(numpy.nan)."
+            "y has masked entries; on a grid NaN is where nothing was observed: give y.filled(numpy.nan).",
+            key="masked-entries",
         )
     fields = as_numbers("y", y)
     if fields.ndim not in (2, 3) or fields.shape[-2:] != grid.shape or fields.size == 0:
         raise ArgumentError(
-            f"y has shape {fields.shape}; expected {grid.shape} (latitude, longitude), or T such fields."
+            f"y has shape {fields.shape}; expected {grid.shape} (latitude, longitude), or T such fields.",
+            key="shapes",
         )
     if np.isinf(fields).any():
-        raise ArgumentError("y holds infinity; expected finite values, or NaN where nothing was observed.")
+        raise ArgumentError(
+            "y holds infinity; expected finite values, or NaN where nothing was observed.", key="infinite"
+        )
     return fields.reshape(-1, *grid.shape), fields.ndim == 2
 
 
@@ -170,7 +182,8 @@ def noise_of(noise_variance: float | Array, seen: Observed) -> Array:
         where = f"{shape[0]} points, in their order" if seen.grid is None else "grid (latitude, longitude)"
         raise ArgumentError(
             f"the prior has a noise_variance of shape {noise_variance.shape}; expected one number, or an "
-            f"array of shape {shape}, one for each of the {where}. Make a Prior for these observations."
+            f"array of shape {shape}, one for each of the {where}. Make a Prior for these observations.",
+            key="shapes",
         )
     if seen.layout is None or seen.grid is None:
         return np.asarray(noise_variance[seen.given])
@@ -187,7 +200,8 @@ def as_targets(X_test: ArrayLike | LatLonGrid | LinearFunctionals, *, columns: i
     if found != columns:
         raise ArgumentError(
             f"X has {counted(columns, 'column')}, X_test {found}; both need the same coordinates (those of "
-            "a grid are cagp_dist.unit_sphere's)."
+            "a grid are cagp_dist.unit_sphere's).",
+            key="coordinates-differ",
         )
     return targets
 

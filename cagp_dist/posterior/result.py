@@ -148,11 +148,13 @@ class Posterior:
         if noise.shape not in ((), self.variance.shape):
             raise ArgumentError(
                 f"noise_variance has shape {noise.shape}; expected one number, or one for each target, shape "
-                f"{self.variance.shape}."
+                f"{self.variance.shape}.",
+                key="shapes",
             )
         if not (np.isfinite(noise).all() and (noise >= 0.0).all()):
             raise ArgumentError(
-                "noise_variance holds NaN, infinity or numbers below zero; expected variances."
+                "noise_variance holds NaN, infinity or numbers below zero; expected variances.",
+                key="not-positive",
             )
         return np.asarray(rkhs_norm * np.sqrt(np.maximum(self.variance + noise, 0.0)))
 

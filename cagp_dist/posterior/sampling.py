@@ -66,6 +66,7 @@ def plans_of_draws(
                 f"{counted(q, 'target')} at a time, more than the {bytes_text(demand.memory_limit_bytes)} "
                 "that may be used.",
                 remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_TEST_POINTS),
+                key="memory",
             )
         left = replace(
             demand,
@@ -150,7 +151,8 @@ class Sampler:
             if not np.isfinite(seen).all():
                 raise NumericalError(
                     "a draw of the posterior is not finite: the iteration diverges, or values of y or of the "
-                    "prior mean are too large for float64. Lower damping, or use another unit."
+                    "prior mean are too large for float64. Lower damping, or use another unit.",
+                    key="diverged",
                 )
             yield seen[:, :known], errors, status
 

@@ -80,19 +80,22 @@ class Trace:
             raise NumericalError(
                 f"after iteration {state.iteration} a posterior variance is {(alone / scale).max():.2g} "
                 "times that of the prior: the iteration diverges. Lower damping, or leave it out to have a "
-                "safe value worked out."
+                "safe value worked out.",
+                key="diverged",
             )
         if not np.isfinite(mean).all():
             raise NumericalError(
                 f"the posterior mean is not finite after iteration {state.iteration}: values of y or of the "
-                "prior mean are too large for float64. Use another unit."
+                "prior mean are too large for float64. Use another unit.",
+                key="not-finite",
             )
         least = np.minimum(alone, variance)
         if not (least >= -VARIANCE_ROUNDING * scale).all():
             raise NumericalError(
                 f"a posterior variance is {least.min():.3g} after iteration {state.iteration}, negative "
                 "beyond rounding: the Gram matrix is nearly singular. Raise noise_variance, thin points that "
-                "nearly coincide, or use fewer iterations."
+                "nearly coincide, or use fewer iterations.",
+                key="negative-variance",
             )
 
     def fraction(self, state: State, iterations: int) -> float:

@@ -49,15 +49,20 @@ class Recalibrated(Predictive):
         if scores.ndim != 1 or scores.size == 0 or scores.shape != levels.shape:
             raise ArgumentError(
                 f"scores have shape {scores.shape} and levels {levels.shape}; expected one level for each "
-                "score, at least one of both."
+                "score, at least one of both.",
+                key="shapes",
             )
         for name, knots in (("scores", scores), ("levels", levels)):
             if not (np.isfinite(knots).all() and bool(np.all(np.diff(knots) > 0.0))):
-                raise ArgumentError(f"{name} of a curve do not ascend strictly; merge knots that are equal.")
+                raise ArgumentError(
+                    f"{name} of a curve do not ascend strictly; merge knots that are equal.",
+                    key="quantiles-equal",
+                )
         if levels[0] <= 0.0 or levels[-1] >= 1.0:
             raise ArgumentError(
                 f"levels of a curve reach from {levels[0]:g} to {levels[-1]:g}; expected numbers between 0 "
-                "and 1: the tails beyond need a probability."
+                "and 1: the tails beyond need a probability.",
+                key="levels",
             )
         object.__setattr__(self, "scores", scores)
         object.__setattr__(self, "levels", levels)
@@ -122,22 +127,27 @@ class QuantileTable(Predictive):
         if levels.ndim != 1 or levels.size < 2 or values.shape[:1] != levels.shape:
             raise ArgumentError(
                 f"levels have shape {levels.shape} and values {values.shape}; expected at least two levels, "
-                "and a row of quantiles for each of them."
+                "and a row of quantiles for each of them.",
+                key="shapes",
             )
         inside = bool(np.all((levels > 0.0) & (levels < 1.0)))
         if not inside or bool(np.any(np.diff(levels) <= 0.0)):
-            raise ArgumentError("levels of a table do not ascend strictly between 0 and 1; sort them.")
+            raise ArgumentError(
+                "levels of a table do not ascend strictly between 0 and 1; sort them.", key="levels"
+            )
         steps = np.diff(values, axis=0)
         crossing = int(np.count_nonzero(~(steps >= 0.0).all(axis=0)))
         if crossing or not np.isfinite(values).all():
             raise ArgumentError(
                 f"quantiles of {crossing} of {steps[0].size} distributions cross or are not finite; expected "
-                "values that do not fall from level to level."
+                "values that do not fall from level to level.",
+                key="quantiles-cross",
             )
         if not bool(np.all(steps[[0, -1]] > 0.0)):
             raise ArgumentError(
                 "the outermost quantiles of some distributions are equal, and their tails would have no "
-                "width; leave out levels that the data cannot tell apart."
+                "width; leave out levels that the data cannot tell apart.",
+                key="quantiles-equal",
             )
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "values", values)

@@ -67,7 +67,8 @@ class Predictive(ABC):
         if chosen.ndim > 1 or not bool(np.all((chosen > 0.0) & (chosen < 1.0))):
             raise ArgumentError(
                 f"levels are {np.array2string(chosen, threshold=8)}; expected one number or a list of "
-                "numbers between 0 and 1, such as 0.95."
+                "numbers between 0 and 1, such as 0.95.",
+                key="levels",
             )
         scores = ndtri(chosen)
         return self.at_normal_score(scores.reshape(scores.shape + (1,) * len(self.shape)))

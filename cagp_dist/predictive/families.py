@@ -30,12 +30,14 @@ class _CentreAndScale(Predictive):
             if not np.isfinite(array).all():
                 raise ArgumentError(
                     f"{np.count_nonzero(~np.isfinite(array))} of {array.size} values of {name} are NaN or "
-                    "infinite; give distributions only for points that were predicted."
+                    "infinite; give distributions only for points that were predicted.",
+                    key="not-finite",
                 )
         if scale.size and scale.min() <= 0.0:
             raise ArgumentError(
                 f"scale reaches {scale.min():g}; expected positive values, the noise included. Nothing is "
-                "clipped: look for the solver that returned it."
+                "clipped: look for the solver that returned it.",
+                key="not-positive",
             )
         object.__setattr__(self, "location", location)
         object.__setattr__(self, "scale", np.broadcast_to(scale, location.shape))
@@ -136,7 +138,8 @@ class StudentT(_CentreAndScale):
         if not bool(np.all(np.isfinite(degrees) & (degrees > 1.0))):
             raise ArgumentError(
                 f"degrees reach {degrees.min():g}; expected finite numbers above 1, for a Student t "
-                "distribution of fewer degrees of freedom has no mean."
+                "distribution of fewer degrees of freedom has no mean.",
+                key="degrees-of-freedom",
             )
         object.__setattr__(self, "degrees", np.broadcast_to(degrees, self.shape))
 

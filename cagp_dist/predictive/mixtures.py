@@ -63,23 +63,29 @@ class Mixture(Predictive):
         if weights.ndim != 1 or not weights.size or location.shape != scale.shape:
             raise ArgumentError(
                 f"weights have shape {weights.shape}, locations {location.shape} and scales {scale.shape}; "
-                "expected (K,) and twice (K, ...), K at least 1."
+                "expected (K,) and twice (K, ...), K at least 1.",
+                key="shapes",
             )
         if location.shape[:1] != weights.shape:
             raise ArgumentError(
-                f"there are {weights.size} weights and {len(location)} components; expected one for each."
+                f"there are {weights.size} weights and {len(location)} components; expected one for each.",
+                key="shapes",
             )
         if not (np.isfinite(location).all() and np.isfinite(scale).all() and np.isfinite(weights).all()):
-            raise ArgumentError("a mixture holds NaN or infinity; give it only for what was predicted.")
+            raise ArgumentError(
+                "a mixture holds NaN or infinity; give it only for what was predicted.", key="not-finite"
+            )
         if weights.min() <= 0.0 or (scale.size and scale.min() <= 0.0):
             raise ArgumentError(
                 f"weights reach {weights.min():g} and scales {scale.min() if scale.size else 1.0:g}; "
-                "expected positive numbers. Leave components out that have no probability."
+                "expected positive numbers. Leave components out that have no probability.",
+                key="not-positive",
             )
         if not self.degrees > 2.0:
             raise ArgumentError(
                 f"degrees are {self.degrees:g}; expected more than 2: Student t distributions of fewer "
-                "degrees of freedom have no standard deviation."
+                "degrees of freedom have no standard deviation.",
+                key="degrees-of-freedom",
             )
         for name, array in (("weights", weights / weights.sum()), ("location", location), ("scale", scale)):
             object.__setattr__(self, name, array)

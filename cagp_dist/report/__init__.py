@@ -77,7 +77,8 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
         except OSError as error:
             raise ConfigurationError(
                 f"cannot write the report into {target} ({error.strerror or error}); "
-                "choose a directory that exists or can be created, with a few megabytes free."
+                "choose a directory that exists or can be created, with a few megabytes free.",
+                key="not-writable",
             ) from error
     return target / "report.html"
 

@@ -218,14 +218,16 @@ def read_run(path: Path) -> PublishedRun:
     if not (path / "zarr.json").is_file():
         raise StoreError(
             f"there is no published run at {path}; expected a Zarr store OUT/runs/<run_key>.zarr. "
-            "Run `cagp run JOB.toml` (or `cagp demo`) first; OUT/CURRENT names the run that is current."
+            "Run `cagp run JOB.toml` (or `cagp demo`) first; OUT/CURRENT names the run that is current.",
+            key="no-run",
         )
     with open_published_group(path, "") as root:
         attributes = _attributes_of(root)
     if attributes.count("format_version") not in (None, FORMAT_VERSION):
         raise StoreError(
             f"the run {path} has format {attributes.count('format_version')}; this version of cagp_dist "
-            f"reads format {FORMAT_VERSION}. Run its job again: it is the attribute `job` of the run."
+            f"reads format {FORMAT_VERSION}. Run its job again: it is the attribute `job` of the run.",
+            key="format-of-run",
         )
     with open_published_group(path, "posterior") as unnamed:
         variable = variable_in(unnamed.dataset) or T2M

@@ -45,7 +45,8 @@ class OpenGroup:
         if faulty != expected or np.isinf(values).any():
             raise StoreError(
                 f"{faulty} of {values.size} values of {name!r} are not finite; a missing chunk reads as NaN. "
-                "`cagp verify OUT` names it; restore the run from a copy or run the job again."
+                "`cagp verify OUT` names it; restore the run from a copy or run the job again.",
+                key="damaged",
             )
         return values
 
@@ -79,9 +80,10 @@ def open_published_group(path: Path, name: str, variable: Variable = T2M) -> Ite
         with opened(path, name) as dataset:
             yield OpenGroup(name, _with_time(name, dataset), variable)
     except StoreError as error:
-        raise StoreError(f"the run {path}: {error}") from error
+        raise StoreError(f"the run {path}: {error}", key="damaged") from error
     except Exception as error:  # codecs and metadata readers raise whatever their library raises
         raise StoreError(
             f"cannot read group {name or '/'!r} of the run {path} ({type(error).__name__}: {error}). "
-            "`cagp verify OUT` names the damaged file; restore it from a copy or run the job again."
+            "`cagp verify OUT` names the damaged file; restore it from a copy or run the job again.",
+            key="damaged",
         ) from error

@@ -56,7 +56,8 @@ def check_batch_system(name: str) -> None:
     if shutil.which(system.submit) is None:
         raise ConfigurationError(
             f'scheduler = "{name}" submits jobs with {system.submit}, which is not on PATH. Run the same '
-            f"where jobs of {system.title} are submitted, such as on a login node."
+            f"where jobs of {system.title} are submitted, such as on a login node.",
+            key="no-batch-system",
         )
 
 
@@ -111,7 +112,8 @@ def _submit(cluster: "JobQueueCluster", name: str, workers: int) -> None:
     except RuntimeError as error:
         raise ClusterError(
             f"{BATCH_SYSTEMS[name].title} did not take the worker jobs: {str(error).strip()}\nQueue, account "
-            f"and walltime come from jobqueue.{name} of the Dask configuration."
+            f"and walltime come from jobqueue.{name} of the Dask configuration.",
+            key="job-refused",
         ) from error
 
 
@@ -134,7 +136,8 @@ def wait_for_jobs(client: "Client", name: str, workers: int, deadlines: Deadline
             f"none of {counted(workers, 'worker job')} of {system.title} began within "
             f"{deadlines.queue_seconds:g} s. `{system.queue}` shows those that wait; of others the logs "
             "say why they ended. Ask for another queue or a shorter walltime in the Dask configuration "
-            f"(jobqueue.{name}), or wait longer: [runtime] queue_seconds."
+            f"(jobqueue.{name}), or wait longer: [runtime] queue_seconds.",
+            key="no-workers",
         )
     _log.warning("work begins on %d of %d worker jobs of %s", here, workers, system.title)
 

@@ -42,7 +42,7 @@ def _remains_valid(certificate: Path) -> bool:
     try:
         return subprocess.run(check, check=False, capture_output=True).returncode == 0
     except FileNotFoundError as error:
-        raise ConfigurationError(_NEEDS_OPENSSL) from error
+        raise ConfigurationError(_NEEDS_OPENSSL, key="certificate") from error
 
 
 def _openssl(*arguments: str) -> None:
@@ -50,9 +50,10 @@ def _openssl(*arguments: str) -> None:
     try:
         subprocess.run(["openssl", *arguments], check=True, capture_output=True, text=True, umask=0o077)
     except FileNotFoundError as error:
-        raise ConfigurationError(_NEEDS_OPENSSL) from error
+        raise ConfigurationError(_NEEDS_OPENSSL, key="certificate") from error
     except subprocess.CalledProcessError as error:
         raise ConfigurationError(
             f"openssl could not make a certificate: {error.stderr.strip()[-300:]}. Expected OpenSSL 1.1.1 or "
-            "newer, and a folder where one may write."
+            "newer, and a folder where one may write.",
+            key="certificate",
         ) from error

@@ -162,6 +162,7 @@ class DaskExecutor:
                 f"a task was lost with several workers in a row: {str(error).rstrip('.')}. Workers probably "
                 "run out of memory.",
                 remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS),
+                key="task-lost",
             ) from error
         except (FutureCancelledError, FuturesCancelledError, CommClosedError, ClosedClientError) as error:
             raise connection_broke(error) from error
@@ -187,11 +188,14 @@ def _check_open(given: Any) -> None:
     """Refuse a client or cluster that answers later, or not at all."""
     kind, status = type(given).__name__, str(getattr(given.status, "name", given.status))
     if status in ("closed", "closing", "failed"):
-        raise ArgumentError(f"executor is a {kind} that was closed; expected an open one.")
+        raise ArgumentError(
+            f"executor is a {kind} that was closed; expected an open one.", key="executor-closed"
+        )
     if given.asynchronous:
         raise ArgumentError(
             f"executor is an asynchronous {kind}, whose calls are to be awaited; expected one without "
-            "asynchronous=True, used outside of the event loop."
+            "asynchronous=True, used outside of the event loop.",
+            key="executor-asynchronous",
         )
 
 
@@ -220,7 +224,8 @@ def _wait_for_worker(client: "Client", deadlines: Deadlines) -> None:
         raise ClusterError(
             f"the Dask cluster at {address} has no workers after {most:g} s; start some with `dask worker`, "
             "cluster.scale(2) or cluster.adapt(maximum=2). If they were asked for, the logs of the batch "
-            "system or of the workers say why they did not come."
+            "system or of the workers say why they did not come.",
+            key="no-workers",
         )
 
 
@@ -248,7 +253,8 @@ def _check_versions(client: "Client") -> None:
     if wrong := {name: there for name, there in of_package.items() if there != here["cagp-dist"]}:
         raise ClusterError(
             f"{wrong} have versions of cagp-dist other than {here['cagp-dist']}, the version here. Install "
-            "the same version everywhere; otherwise results would depend on which worker computed what."
+            "the same version everywhere; otherwise results would depend on which worker computed what.",
+            key="versions-differ",
         )
     for name in NUMERICAL:
         if there := {each["packages"][name] for each in found["workers"].values()} - {here[name]}:
@@ -281,7 +287,8 @@ def _asked(client: "Client", ask: Callable[[], T]) -> T:
         except (TimeoutError, OSError) as error:
             if asked <= client.scheduler_info(n_workers=-1)["workers"].keys():
                 raise ClusterLostError(
-                    f"a worker of the Dask cluster does not answer ({error}); stop it, or start it again."
+                    f"a worker of the Dask cluster does not answer ({error}); stop it, or start it again.",
+                    key="worker-silent",
                 ) from error
         except Exception as error:
             _name_missing(error)
@@ -299,7 +306,8 @@ def _run(asked: str, function: Callable[..., T], *arguments: object) -> T:
         raise ClusterError(
             f"a worker that has joined since has version {here} of cagp-dist, and the caller has {asked}. "
             "Install the same version everywhere; otherwise results would depend on which worker computed "
-            "what."
+            "what.",
+            key="versions-differ",
         )
     _prepare_worker()
     return function(*arguments)
@@ -384,7 +392,8 @@ def _client(scheduler: str, insecure: bool) -> "Client":
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterError(
             f"no Dask scheduler answers at {scheduler} ({error}). Check that `dask scheduler` runs there and "
-            "that its port is open."
+            "that its port is open.",
+            key="no-scheduler",
         ) from error
 
 
@@ -399,18 +408,21 @@ def _check_encryption(address: str, insecure: bool) -> None:
             "and anyone who reaches that port can run programs as its owner. Start scheduler and workers "
             "with "
             "certificates (`cagp certificates DIR` makes them) and write tls:// here; or, on a network "
-            "where you trust everybody, use --insecure."
+            "where you trust everybody, use --insecure.",
+            key="not-encrypted",
         )
     if protocol == "tcp" and Security().require_encryption:
         raise ConfigurationError(
             "the Dask configuration requires encryption (distributed.comm.require-encryption), which "
-            f"{address} has not; write tls:// where scheduler and workers have certificates."
+            f"{address} has not; write tls:// where scheduler and workers have certificates.",
+            key="not-encrypted",
         )
     if protocol == "tls" and Security().get_connection_args("client")["ssl_context"] is None:
         raise ConfigurationError(
             f"{address} asks for a certificate and the Dask configuration names none; expected ca-file and "
             "client.cert in distributed.comm.tls. `cagp certificates DIR` writes DIR/dask.yaml for scheduler "
-            "and workers; set DASK_CONFIG to that file here as well."
+            "and workers; set DASK_CONFIG to that file here as well.",
+            key="certificate",
         )
 
 
@@ -459,7 +471,8 @@ def _address_in(scheduler_file: Path) -> str:
     if not scheduler_file.is_file():
         raise ClusterError(
             f"scheduler file {scheduler_file} does not exist. Check that `dask scheduler --scheduler-file` "
-            "runs and that this machine sees its folder."
+            "runs and that this machine sees its folder.",
+            key="no-scheduler-file",
         )
     deadline = time.monotonic() + CONNECT_SECONDS
     while True:
@@ -469,6 +482,7 @@ def _address_in(scheduler_file: Path) -> str:
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"scheduler file {scheduler_file} names no scheduler ({error!r}); expected what "
-                    "`dask scheduler --scheduler-file` writes. Delete it and start the scheduler again."
+                    "`dask scheduler --scheduler-file` writes. Delete it and start the scheduler again.",
+                    key="no-scheduler-file",
                 ) from error
         time.sleep(0.1)

@@ -91,7 +91,8 @@ def executor_from(given: ExecutorLike, deadlines: Deadlines | None = None) -> It
         raise ArgumentError(
             f"executor is {given!r}; expected a distributed.Client, a Dask cluster (LocalCluster, "
             "SLURMCluster, GatewayCluster ...), the address or file of a Dask scheduler, "
-            '"local", "serial", or an executor of cagp.open_executor.'
+            '"local", "serial", or an executor of cagp.open_executor.',
+            key="executor-type",
         )
 
 
@@ -123,7 +124,9 @@ def find_scheduler(name: str) -> Scheduler:
         return SCHEDULERS[name]
     if "://" in name or name.endswith(".json"):
         return _RUNNING
-    raise ConfigurationError(f'scheduler is "{name}"; expected {EXPECTED_SCHEDULER}.')
+    raise ConfigurationError(
+        f'scheduler is "{name}"; expected {EXPECTED_SCHEDULER}.', key="scheduler-unknown"
+    )
 
 
 _RUNNING = Scheduler(connect, check_cluster)  # a Dask cluster that runs already

@@ -107,7 +107,8 @@ class Watch:
             raise ClusterLostError(
                 "all workers of the Dask cluster were lost, and with them what they had computed. Their logs "
                 "say why, often that memory ran out. Run the same job again, in that case with more memory "
-                "for each worker."
+                "for each worker.",
+                key="workers-lost",
             )
         else:  # new workers may be about to begin
             self._deserted = True
@@ -134,7 +135,8 @@ class Watch:
                 raise ClusterLostError(
                     f"the Dask scheduler at {self._scheduler.address} has not answered for {seconds:g} s. It "
                     "may be suspended, out of memory or cut off from this machine. Start it again, then run "
-                    "the same job again."
+                    "the same job again.",
+                    key="no-scheduler",
                 )
         try:
             return call.result()
@@ -197,6 +199,7 @@ class Watch:
                 f"workers are out of memory, and so are the disks behind it: {full}. Free space "
                 "there, or start the workers with another --local-directory; then run the same job again.",
                 remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS),
+                key="worker-memory",
             )
 
     def _all_done(self) -> bool:
@@ -220,11 +223,13 @@ class Watch:
                 f"{counted(len(workers), 'worker')} {paused} "
                 f"{'is' if paused == 1 else 'are'} paused because the memory is full.",
                 remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS) if paused else (),
+                key="workers-idle",
             )
         if now - self._ended > self._deadlines.stall_seconds:
             raise ClusterLostError(
                 f"no task ended for {self._deadlines.stall_seconds:g} s, although workers work. If tasks "
-                "of this job take that long, raise [runtime] stall_seconds."
+                "of this job take that long, raise [runtime] stall_seconds.",
+                key="stalled",
             )
 
 

@@ -111,7 +111,9 @@ class ThreadExecutor(InThisProcess):
         task: ThreadTask[T] = ThreadTask(self, function, arguments)
         with self._changed:
             if not self._open:
-                raise ArgumentError(f"{_CLOSED}; use it inside `with ThreadExecutor() as executor:`.")
+                raise ArgumentError(
+                    f"{_CLOSED}; use it inside `with ThreadExecutor() as executor:`.", key="executor-closed"
+                )
             entry: Entry = (-priority, self._submitted, weakref.ref(cast("ThreadTask[object]", task)))
             self._submitted += 1
             for needed in _tasks(arguments):
@@ -128,7 +130,7 @@ class ThreadExecutor(InThisProcess):
         with self._changed:
             self._changed.wait_for(lambda: task.done or not self._open)
             if not task.done:
-                raise ArgumentError(f"{_CLOSED}; the task was never run.")
+                raise ArgumentError(f"{_CLOSED}; the task was never run.", key="executor-closed")
 
     def _work(self) -> None:
         while (task := self._next()) is not None:

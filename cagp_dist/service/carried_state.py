@@ -86,7 +86,8 @@ def check_one_time(count: int) -> None:
     if count != 1:
         raise ConfigurationError(
             f'[prior] mean = "previous" is for one time after another, and the job has {count} times in one '
-            'run. Start `python -m pipelines.daily`, which does each in order, or give times = "latest".'
+            'run. Start `python -m pipelines.daily`, which does each in order, or give times = "latest".',
+            key="one-time",
         )
 
 
@@ -105,7 +106,8 @@ def run_before(earlier: EarlierRuns, job: Job, *, time: np.datetime64, variable:
     if other:
         raise ConfigurationError(
             f'[prior] mean = "previous": the previous run, {other}. Give this job an [output] root of its '
-            "own."
+            "own.",
+            key="previous-run",
         )
     return None
 
@@ -166,5 +168,6 @@ def check_filter(job: Job, points: Observations, design: Design) -> None:
                 'expected a grid without gaps, train = { kind = "all" }, test = { kind = "random", count = '
                 '1000 }, and a map, if any, of kind = "grid", with solver "auto" or "rings". For stations '
                 'and fields with gaps write another mean, such as "constant", and window_hours = 72 into '
-                "[design]."
+                "[design].",
+                key="state-of-grid",
             )

@@ -299,7 +299,8 @@ def planned_times(
     if in_object_store(job.output.root):
         raise ConfigurationError(
             f"[output] root is {job.output.root}, and a time series is changed in place: expected the path "
-            "of a folder. `cagp run` publishes the runs of several days in an object store."
+            "of a folder. `cagp run` publishes the runs of several days in an object store.",
+            key="series-in-place",
         )
     damaged: dict[str, DataError] = {}
     newest = isinstance(job.prior.fit_times, Newest)
@@ -317,7 +318,8 @@ def planned_times(
             raise ConfigurationError(
                 f"[prior] fit_times are the newest ones, and there are {times.size} times, whose prior would "
                 'change each day. Take times = "latest", fit_times from and to, or the parameters of the '
-                "prior."
+                "prior.",
+                key="fit-times-moving",
             )
         stage.summary = counted(times.size, "time")
     return job, times, damaged

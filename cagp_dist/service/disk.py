@@ -68,7 +68,8 @@ def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None
         raise BudgetError(
             f"the job takes about {bytes_text(need.run_bytes)} of disk for its run{of_weights}{checkpoints}, "
             f"and {bytes_text(free)} are free in {root}. Free space there, or choose another [output] root"
-            f"{remedy if need.run_bytes <= free else ''}."
+            f"{remedy if need.run_bytes <= free else ''}.",
+            key="disk",
         )
 
 
@@ -84,5 +85,7 @@ def check_spilling(plan: Plan, executor: Executor) -> None:
         raise BudgetError(
             f"the solve takes about {bytes_text(plan.peak_bytes)}. The workers hold {bytes_text(memory)} in "
             f"memory, and the disks on which they put the rest have {bytes_text(disk)} free. Lower [cluster] "
-            "memory_limit, and it is done in smaller parts; or free space there, or give workers more memory."
+            "memory_limit, and it is done in smaller parts; or free space there, or give workers more "
+            "memory.",
+            key="memory",
         )

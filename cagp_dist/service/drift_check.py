@@ -50,12 +50,14 @@ def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
     """Compare the errors at held-out observations of the last times of a series with their error bars."""
     if last < FEWEST_TIMES:
         raise ConfigurationError(
-            f"{counted(last, 'time')} cannot decide on a drift; expected --last {FEWEST_TIMES} or more."
+            f"{counted(last, 'time')} cannot decide on a drift; expected --last {FEWEST_TIMES} or more.",
+            key="few-times",
         )
     version = series.current_version(root)
     if version is None:
         raise ConfigurationError(
-            f"there is no time series in {root}; expected the output folder of `python -m pipelines.daily`."
+            f"there is no time series in {root}; expected the output folder of `python -m pipelines.daily`.",
+            key="no-series",
         )
     scores = read_group(version, series.SCORES)
     runs = [root / "runs" / f"{key}.zarr" for key in scores[series.RUN_KEY].values]

@@ -138,7 +138,8 @@ def fit_in_time(
     if points is None or places is None or not points.is_whole_grid or points.times.size < 2:
         raise ConfigurationError(
             "[prior] time_lengthscale_hours is fitted to the fields of fit_times, and these are not two or "
-            "more whole grids; give it, or other fit_times."
+            "more whole grids; give it, or other fit_times.",
+            key="time-lengthscale",
         )
     hours = hours_since(points.times, points.times.min())
     prior = _prior_of(model, points, np.arange(points.north.size))
@@ -193,5 +194,6 @@ def _check_goes_on(carried: Carried, grid: LatLonGrid, prior: Prior) -> None:
             f'[prior] mean = "previous": the state of the previous run, {carried.run}, {differs}, and an '
             "exact run does not continue another one. Give this job an [output] root of its own, and its "
             "times from "
-            "the first on; the parameters of the prior stay the same if you give them or fixed fit_times."
+            "the first on; the parameters of the prior stay the same if you give them or fixed fit_times.",
+            key="previous-run",
         )

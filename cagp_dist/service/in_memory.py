@@ -48,7 +48,8 @@ def observations_of(job: Job, observations: xr.DataArray | xr.Dataset | xr.DataT
     if not isinstance(observations, xr.DataArray | xr.Dataset):
         raise ArgumentError(
             f"observations is of type {type(observations).__name__}; expected an object of xarray with the "
-            'variable of the job. A table is given by its path, source = "table:PATH".'
+            'variable of the job. A table is given by its path, source = "table:PATH".',
+            key="observations-type",
         )
     dataset = observations
     if isinstance(dataset, xr.DataArray):
@@ -56,7 +57,8 @@ def observations_of(job: Job, observations: xr.DataArray | xr.Dataset | xr.DataT
     if variable not in dataset:
         there = ", ".join(map(repr, dataset.data_vars))
         raise ArgumentError(
-            f"observations have no variable {variable!r}, that of the job; they have {there}. Rename one."
+            f"observations have no variable {variable!r}, that of the job; they have {there}. Rename one.",
+            key="absent-variable",
         )
     if dataset[variable].dtype.kind not in "fiub":
         raise DataError(
@@ -77,7 +79,8 @@ def observations_of(job: Job, observations: xr.DataArray | xr.Dataset | xr.DataT
     if set(others) & set(kept.dims):
         raise ArgumentError(
             f"observations have coordinates {', '.join(map(repr, others))} of objects; expected numbers, "
-            "dates or text along each dimension. Unstack them, or give dates as datetime64."
+            "dates or text along each dimension. Unstack them, or give dates as datetime64.",
+            key="coordinate-type",
         )
     kept = kept.drop_vars(others)
     kept.attrs = {name: told for name, told in kept.attrs.items() if name in ("featureType", OF_GROUP)}

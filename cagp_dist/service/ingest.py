@@ -194,7 +194,8 @@ def _with_window(job: Job, *, report: Report, offline: bool = False) -> Job:
         raise ConfigurationError(
             f"[design] window_hours takes all that the source has within it, and {job.observations.source} "
             "has no list of times; leave it out, and list the times that inform each other: times = "
-            '{ from = "2017-04-01", to = "2017-04-02", every = "6h" }.'
+            '{ from = "2017-04-01", to = "2017-04-02", every = "6h" }.',
+            key="window-and-times",
         )
     if offline and is_remote(job.observations):
         there = ingested_times(job)
@@ -347,7 +348,8 @@ def resolved(
             if not (isinstance(rule, Newest) and (rule.every or rule.at)):
                 raise ConfigurationError(
                     'source "cds" has every hour since 1940; say which, with every or at: times = { from = '
-                    '"2017-04-01", to = "2017-04-30", every = "6h" } or { last = "5d", at = "12:00" }.'
+                    '"2017-04-01", to = "2017-04-30", every = "6h" } or { last = "5d", at = "12:00" }.',
+                    key="no-times",
                 )
             day = np.datetime64((now or dt.datetime.now(dt.UTC)).date(), "D") - CDS_DELAY_DAYS
             return np.array([day + np.timedelta64(23, "h")], dtype="datetime64[ns]")
@@ -357,7 +359,8 @@ def resolved(
             raise ConfigurationError(
                 f"which times these are depends on {without_secrets(table.source)}, which was not read yet. "
                 "Run `cagp ingest` with the same job first, or list them, or say every: times = { from = "
-                '"2017-01-01", to = "2017-01-31", every = "6h" }.'
+                '"2017-01-01", to = "2017-01-31", every = "6h" }.',
+                key="not-read-yet",
             )
         return stored
 
@@ -366,7 +369,7 @@ def resolved(
         try:
             return rule.times(available)
         except ValueError as error:
-            raise DataError(f"{key}: {error}.") from error
+            raise DataError(f"{key}: {error}.", key="times") from error
 
     if isinstance(rule := table.times, TimeRule):
         found = times_of(rule, "[observations] times")

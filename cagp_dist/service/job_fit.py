@@ -296,7 +296,8 @@ def check_fit(table: PriorTable, fitted: FittedPrior) -> None:
         raise FitError(
             f"the fit of the prior to {fitted.where} ended {status.value}{which}: {fitted.advice} "
             "Nothing was published. To continue with the values it reached, put them into the job:\n"
-            f"{prior_table(table, fitted)}"
+            f"{prior_table(table, fitted)}",
+            key="fit-not-converged",
         )
 
 

@@ -359,7 +359,8 @@ def _size(job: Job, seen: ChosenPoints | None) -> Size:
     ):
         raise ConfigurationError(
             f"the plan depends on the field, and {without_secrets(table.source)} was not read yet. Run `cagp "
-            "ingest` with the same job first, or give observations.times and draw train and test by count."
+            "ingest` with the same job first, or give observations.times and draw train and test by count.",
+            key="not-read-yet",
         )
     solver, mapped, samples = _unseen_solver(job.solver, design.train.count), [0, 0], 0
     calibrated, left_out = _errors_unseen(job, observed=design.train.count, solver=solver)

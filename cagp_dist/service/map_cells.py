@@ -179,7 +179,8 @@ def map_cells(table: MapGrid, north: Array, east: Array, *, space: Space = SPHER
     if max(rows, 1.0) * max(columns, 1.0) > MOST_CELLS:
         raise ConfigurationError(
             f"[design] map has {rows:.3g} x {columns:.3g} cells of {step:g} {space.unit}, and may have "
-            f"{MOST_CELLS:,} at most. Make the cells larger, or give the map a smaller area."
+            f"{MOST_CELLS:,} at most. Make the cells larger, or give the map a smaller area.",
+            key="too-many-cells",
         )
     across = _centres(left, right, step)
     return MapCells(

@@ -99,13 +99,15 @@ def design_points(
     if shared.size and not isinstance(table.test, FoldPoints):
         raise ConfigurationError(
             f"[design] train and test share {shared.size} of {test.size} test points; a score on observed "
-            "points says nothing. Give the two strides one step and different offsets, or a random test."
+            "points says nothing. Give the two strides one step and different offsets, or a random test.",
+            key="test-in-train",
         )
     for name, chosen in (("train", train), ("test", test)):
         if chosen.size == 0:
             raise ConfigurationError(
                 f"[design] {name} selects none of the {north.size} points; choose a smaller "
-                "step or count for the other set, or a larger area."
+                "step or count for the other set, or a larger area.",
+                key="empty-selection",
             )
     ordered = space_filling_order(space.positions(north[train], east[train]), block_size=block_size)
     cells, mean_cells = cells_of(table.map, north, east, space=space)
@@ -160,7 +162,7 @@ def _folds(wanted: object, north: Array, east: Array, space: Space) -> Indices |
             generator=np.random.default_rng(wanted.seed),
         )
     except ArgumentError as error:
-        raise ConfigurationError(f"[design] test: {error}") from error
+        raise ConfigurationError(f"[design] test: {error}", key="empty-selection") from error
 
 
 def cell_areas(latitude_degrees: Array) -> Array:
@@ -271,7 +273,8 @@ def _gap(name: str, wanted: BlockPoints, north: Array, east: Array, space: Space
         raise ConfigurationError(
             f"[design] {name}: the {int(np.count_nonzero(free)):,} points lie in one block of "
             f"{wanted.size:g} {space.unit}, without which nothing is observed. Make its blocks smaller, or "
-            "take a larger area."
+            "take a larger area.",
+            key="few-blocks",
         )
     count = min(max(1, round(wanted.share * there.size)), there.size - 1)
     generator = _generator(wanted.seed, STREAMS[name] + BLOCK_STREAM)

@@ -58,7 +58,8 @@ def list_runs(root: Path | str) -> list[RunEntry]:
     if not paths:
         raise ConfigurationError(
             f"there is no published run in {name}; expected the folder that [output] root of a job names. "
-            "Run `cagp run JOB.toml` first."
+            "Run `cagp run JOB.toml` first.",
+            key="no-run",
         )
     try:
         current = current_run(root)

@@ -73,7 +73,7 @@ def _of_points(table: RecalibrationTable, places: int) -> Recalibration:
     try:
         table.check_points(places)
     except ValueError as error:
-        raise ConfigurationError(f'[recalibration] method = "{SHARP}": {error}.') from error
+        raise ConfigurationError(f'[recalibration] method = "{SHARP}": {error}.', key="few-errors") from error
     return Recalibration(SHARP, "points", places, levels=table.sharp_levels, split=table.sharp_split)
 
 
@@ -88,7 +88,7 @@ def check_enough(method: str, places: int) -> None:
             distribution, generator.standard_normal(places), generator.standard_normal((places, 3))
         )
     except ArgumentError as error:
-        raise ConfigurationError(f'[recalibration] method = "{method}": {error}') from error
+        raise ConfigurationError(f'[recalibration] method = "{method}": {error}', key="few-errors") from error
 
 
 def drawn_points(table: RecalibrationTable, *, observed: int) -> int:

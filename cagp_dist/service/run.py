@@ -215,12 +215,14 @@ def _check_simulated(job: Job) -> None:
     if job.prior.in_time:
         raise ConfigurationError(
             "fields of the prior are not drawn with [prior] time_kernel; test the job without it, or compare "
-            "with held-out observations, as each run does."
+            "with held-out observations, as each run does.",
+            key="simulation-in-time",
         )
     if job.prior.is_previous:
         raise ConfigurationError(
             'fields of the prior are not drawn with [prior] mean = "previous"; test the job with another '
-            "mean, or compare with held-out observations, as each run does."
+            "mean, or compare with held-out observations, as each run does.",
+            key="simulation-of-previous",
         )
 
 
@@ -367,7 +369,7 @@ def _scored(
     except ArgumentError as error:
         if error.key == "recalibration":
             raise ConfigurationError(
-                f'[recalibration] method = "{task.recalibration.method}": {error}'
+                f'[recalibration] method = "{task.recalibration.method}": {error}', key="recalibration"
             ) from error
         raise
 
@@ -482,25 +484,28 @@ def find_run(output: Path | str) -> Path:
         return output
     if packed := _packed(output):
         raise ConfigurationError(
-            f"{name} is packed, as one file. Bring the run back first: `cagp unpack {packed}`."
+            f"{name} is packed, as one file. Bring the run back first: `cagp unpack {packed}`.", key="packed"
         )
     of_key = [] if output.exists() else sorted((output.parent / "runs").glob(f"{escape(output.name)}*.zarr"))
     if len(of_key) > 1:
         raise ConfigurationError(
             f"{len(of_key)} runs in {output.parent} begin with {output.name}: "
-            f"{', '.join(path.stem for path in of_key)}. Give more digits."
+            f"{', '.join(path.stem for path in of_key)}. Give more digits.",
+            key="several-runs",
         )
     found = of_key[0] if of_key else current_run(output)
     if found is None and (output.parent / "runs").is_dir():
         above = os.path.dirname(name) or "."
         raise ConfigurationError(
             f"there is no published run in {above} whose key begins with {output.name}. `cagp list {above}` "
-            "shows those that are there."
+            "shows those that are there.",
+            key="no-run",
         )
     if found is None:
         raise ConfigurationError(
             f"there is no published run in {name}; expected the folder that [output] root of a job names. "
-            "Run `cagp run JOB.toml` first."
+            "Run `cagp run JOB.toml` first.",
+            key="no-run",
         )
     return found
 

@@ -187,7 +187,9 @@ class HealthLimits:
 def status_of(root: Path) -> SeriesStatus:
     """Look at an output folder; nothing is changed."""
     if not root.is_dir():
-        raise ConfigurationError(f"there is no folder {root}; expected the output folder of a job.")
+        raise ConfigurationError(
+            f"there is no folder {root}; expected the output folder of a job.", key="no-folder"
+        )
     found, records = series.runs_of_times(root), DayRecords.read(root)
     done: Times = np.array(sorted(found), dtype="datetime64[ns]")
     preliminary: Times = np.array([time for time in done if found[time].preliminary], dtype="datetime64[ns]")

@@ -71,7 +71,9 @@ def sharpened(
             errors.distribution, errors.observed, errors.X, beside=np.concatenate(wanted), report=report
         )
     except ArgumentError as error:
-        raise ConfigurationError(f'[recalibration] method = "{found.method}": {error}') from error
+        raise ConfigurationError(
+            f'[recalibration] method = "{found.method}": {error}', key="recalibration"
+        ) from error
     assert fitted.beside is not None
     variance = fitted.beside.reshape(len(fitted.different), -1, fitted.beside.shape[-1])
     std = np.sqrt(np.maximum(variance, 0.0))  # the solve raises where they are negative beyond rounding

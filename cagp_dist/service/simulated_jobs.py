@@ -77,6 +77,7 @@ def simulate_job(
     except BudgetError as error:
         raise BudgetError(
             f"fields of the prior cannot be simulated for this job: {error} In a job: fewer points in "
-            "[design] train and test, fewer --simulations, or a larger memory_limit in [cluster]."
+            "[design] train and test, fewer --simulations, or a larger memory_limit in [cluster].",
+            key="memory",
         ) from error
     return Simulated(asked, found, test, weights, count)

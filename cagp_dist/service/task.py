@@ -590,7 +590,8 @@ def wanted_places(address: str | None, space: Space = SPHERE) -> Wanted | None:
     path = targets_path(address)
     if not path.is_file():
         raise DataError(
-            f"[design] targets: there is no table {path}. The path is relative to the working directory."
+            f"[design] targets: there is no table {path}. The path is relative to the working directory.",
+            key="no-table",
         )
     try:
         found = read_places(
@@ -606,7 +607,7 @@ def wanted_places(address: str | None, space: Space = SPHERE) -> Wanted | None:
             north, east = moved(SPHERE, space, north, east, what="target")
         return Wanted(north, east, space, found.names)
     except ArgumentError as error:
-        raise ConfigurationError(f"[design] targets: {error}") from error
+        raise ConfigurationError(f"[design] targets: {error}", key="targets") from error
 
 
 def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> ChosenPoints:
@@ -617,7 +618,8 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
     if seen is not None and points.times.size == 1 and seen.window_hours is None:
         raise ConfigurationError(
             "[prior] time_kernel lets times inform each other, and the job has one. Write window_hours = 48 "
-            "into [design] to take what the source has around it, give more times, or leave time_kernel out."
+            "into [design] to take what the source has around it, give more times, or leave time_kernel out.",
+            key="one-time",
         )
     if (seen is not None or job.prior.is_previous) and points.dates() is None:
         raise ConfigurationError(
@@ -734,6 +736,7 @@ def _observed(cells: MapCells | None, points: Observations) -> MapCells | None:
     if found.size == 0:
         raise ConfigurationError(
             "[design] map: the source has no values in its area, so that all of its cells are blank. "
-            'Give the map another area, or mask = "none" to predict there nevertheless.'
+            'Give the map another area, or mask = "none" to predict there nevertheless.',
+            key="empty-map",
         )
     return found

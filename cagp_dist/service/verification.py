@@ -53,7 +53,10 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     job = _job_of(run, attributes, posterior)
     prepared = _prepared(run, job, attributes)
     if job.prior.numbers is None:  # they are in the attributes of every run
-        raise StoreError(f"{run} does not say the numbers of its prior; it was written by another program.")
+        raise StoreError(
+            f"{run} does not say the numbers of its prior; it was written by another program.",
+            key="not-of-package",
+        )
     task, carried = prepared.task, prepared.carried is not None
     test = np.arange(prepared.design.test.size)
     part = replace(task, updated=partial(solve_filtered, prepared, None)) if carried else task
@@ -85,7 +88,8 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
             raise StoreError(
                 f"{said} of {run} at {where} differs from another solve by {differences[worst]:.2g} standard "
                 f"deviations of the prior; expected {TOLERANCE:g} at most. The run is not that of its job: "
-                "do the job again with another output root, and compare."
+                "do the job again with another output root, and compare.",
+                key="differs",
             )
         largest = max(largest, float(differences[worst]))
     return largest

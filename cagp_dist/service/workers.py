@@ -57,7 +57,7 @@ class Workers:
                 self.leave()
                 if attempt == most:
                     tried = f"Tried {counted(most, 'time')}, at last: " if most > 1 else ""
-                    raise ClusterError(tried + error.text, remedies=error.remedies) from error
+                    raise ClusterError(tried + error.text, remedies=error.remedies, key=error.key) from error
                 say(f"attempt {attempt} of {most} ended: {error.text}")
         raise AssertionError
 
@@ -71,7 +71,8 @@ class Workers:
                 self.deadlines.check()
                 if time.monotonic() - waited > self.deadlines.rejoin_seconds:
                     raise ClusterError(
-                        f"the Dask cluster was lost, and {self.deadlines.rejoin_seconds:g} s later: {error}"
+                        f"the Dask cluster was lost, and {self.deadlines.rejoin_seconds:g} s later: {error}",
+                        key=error.key,
                     ) from error
                 time.sleep(1.0)
 

@@ -36,7 +36,7 @@ def explore_result(dataset: xr.Dataset, *, height: int = 600) -> "IFrame":
         from IPython.display import IFrame
     except ImportError as error:
         raise ArgumentError(
-            "explore() shows a page in a notebook; install IPython, or write a run."
+            "explore() shows a page in a notebook; install IPython, or write a run.", key="no-notebook"
         ) from error
     group = published_map(dataset)
     folder = TemporaryDirectory(prefix="cagp-explore-")
@@ -60,7 +60,8 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
     if where.axes is None or not where.space.has_latitudes or len(others) > 1 or others != dated:
         raise ArgumentError(
             f"the result has the dimensions {', '.join(map(str, mean.dims))}; expected axes of latitude and "
-            "longitude, and times at most beside them. Choose of the others first: dataset.isel(sample=0)."
+            "longitude, and times at most beside them. Choose of the others first: dataset.isel(sample=0).",
+            key="not-a-map",
         )
     times = mean[dated[0]].values if dated else np.array([UNDATED])
     latitude, longitude = where.axes

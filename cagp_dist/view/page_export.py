@@ -59,5 +59,6 @@ def _refuse_what_others_wrote(target: Path) -> None:
         pass
     raise ConfigurationError(
         f"{target} holds files that `cagp view --export` did not write, and they are not replaced. Name a "
-        "new folder, or an empty one."
+        "new folder, or an empty one.",
+        key="other-files",
     )

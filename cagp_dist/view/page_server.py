@@ -43,7 +43,8 @@ class PageServer(AbstractContextManager["PageServer"]):
         except OSError as error:
             raise ConfigurationError(
                 f"cannot listen at port {port} of {ADDRESS} ({error.strerror}). Name another port, or leave "
-                "it out: a free one is chosen."
+                "it out: a free one is chosen.",
+                key="port",
             ) from error
         self._server.site = site
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_SECONDS,), daemon=True)

@@ -32,14 +32,17 @@ def description(run: Path, *, live: bool = False, series: Path | None = None) ->
 def _contents(run: Path) -> dict[str, object]:
     """Address of a run, and the arrays of its groups: a page cannot list the folders of a web server."""
     if not (run / "zarr.json").is_file():
-        raise StoreError(f"there is no published run at {run}; expected a Zarr store OUT/runs/KEY.zarr.")
+        raise StoreError(
+            f"there is no published run at {run}; expected a Zarr store OUT/runs/KEY.zarr.", key="no-run"
+        )
     contents: dict[str, list[str]] = {}
     for array in sorted(run.glob("*/*/zarr.json")):
         contents.setdefault(array.parts[-3], []).append(array.parts[-2])
     if not any(name in contents for name in ("map", "posterior")):
         raise StoreError(
             f"{run} has neither a map nor predictions at points, so that there is nothing to show. Run its "
-            "job again."
+            "job again.",
+            key="nothing-to-show",
         )
     if "y" in {name for group in contents.values() for name in group}:
         raise StoreError(

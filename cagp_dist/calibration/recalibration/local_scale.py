@@ -77,12 +77,14 @@ class LocalScale:
         if not (self.neighbours and ascending and self.neighbours[-1] < FEWEST_POINTS):
             raise ArgumentError(
                 f"neighbours is {self.neighbours!r}; expected ascending numbers below {FEWEST_POINTS}, "
-                "such as (8, 40)."
+                "such as (8, 40).",
+                key="neighbours-of-scale",
             )
         check_count("contrast", self.contrast, least=1)
         if self.contrast > self.neighbours[-1]:
             raise ArgumentError(
-                f"contrast is {self.contrast}; expected at most {self.neighbours[-1]}, the neighbours."
+                f"contrast is {self.contrast}; expected at most {self.neighbours[-1]}, the neighbours.",
+                key="contrast",
             )
 
     def fit(
@@ -202,7 +204,8 @@ class FittedLocalScale:
         if points.shape[1] != self.places.shape[1]:
             raise ArgumentError(
                 f"X_new has {points.shape[1]} coordinates and the calibration points {self.places.shape[1]}; "
-                "expected points of the same space."
+                "expected points of the same space.",
+                key="of-another-space",
             )
         return points
 
@@ -218,7 +221,8 @@ class FittedLocalScale:
         if distribution.shape not in ([(len(points),)] if times == 1 else []) + [(times, len(points))]:
             raise ArgumentError(
                 f"the distribution has shape {distribution.shape}; expected {len(points)} points, at the "
-                f"{times} times of the calibration points."
+                f"{times} times of the calibration points.",
+                key="shapes",
             )
         if self.regression is None:
             return np.ones(distribution.shape), np.zeros(distribution.shape)
@@ -257,13 +261,17 @@ def _terms(terms: Callable[[Array], Array] | None, points: Array) -> Array:
         return np.empty((len(points), 0))
     found = as_points("terms of the places", told)
     if len(found) != len(points):
-        raise ArgumentError(f"terms gave {len(found)} rows for {len(points)} places; expected one for each.")
+        raise ArgumentError(
+            f"terms gave {len(found)} rows for {len(points)} places; expected one for each.", key="shapes"
+        )
     return found
 
 
 def _given(X: ArrayLike | None) -> ArrayLike:
     if X is None:
-        raise ArgumentError("no places were given; a local scale needs X, one row per point.")
+        raise ArgumentError(
+            "no places were given; a local scale needs X, one row per point.", key="no-places"
+        )
     return X
 
 
@@ -278,12 +286,14 @@ def _training(
     if len(points) < fewest or points.shape[1:] != calibration.shape[1:]:
         raise ArgumentError(
             f"training places have shape {points.shape}; expected at least {fewest} of them, with "
-            f"{calibration.shape[1]} coordinates as the calibration points have."
+            f"{calibration.shape[1]} coordinates as the calibration points have.",
+            key="shapes",
         )
     if values.shape != (len(observed), len(points)):
         raise ArgumentError(
             f"training values have shape {values.shape}; expected ({len(observed)}, {len(points)}), one for "
-            "each time and place."
+            "each time and place.",
+            key="shapes",
         )
     found = Training(points, values)
     distance, nearest = found.tree.query(calibration, workers=-1)
@@ -292,7 +302,8 @@ def _training(
         raise ArgumentError(
             f"{shared} of {len(calibration)} calibration points are among those of the training with their "
             "values, which the predictions then know; keep them out of it, or give leave-one-out errors and "
-            "no training."
+            "no training.",
+            key="calibration-in-training",
         )
     return found
 
@@ -301,13 +312,16 @@ def _groups(groups: ArrayLike, places: int, fewest: int) -> Indices:
     """Check which block each place lies in."""
     found = np.asarray(groups)
     if found.shape != (places,):
-        raise ArgumentError(f"groups have shape {found.shape}; expected ({places},), one for each place.")
+        raise ArgumentError(
+            f"groups have shape {found.shape}; expected ({places},), one for each place.", key="shapes"
+        )
     _, numbers = np.unique(found, return_inverse=True)
     largest = int(np.bincount(numbers).max())
     if places - largest < fewest:
         raise ArgumentError(
             f"{largest} of {places} places lie in one group; expected at least {fewest} outside each, from "
-            "which its errors are told. Keep more blocks, or smaller ones."
+            "which its errors are told. Keep more blocks, or smaller ones.",
+            key="one-group",
         )
     return numbers
 
@@ -321,24 +335,28 @@ def _checked(distribution: Gaussian, observed: ArrayLike, X: ArrayLike | None) -
             f"the distribution has shape {distribution.shape}, observed {values.shape} and X "
             f"{points.shape}; expected "
             "(N,) or (T, N) of the first two, and one row of X for each of the N places. Errors of another "
-            "grid cannot be used."
+            "grid cannot be used.",
+            key="shapes",
         )
     if np.isinf(values).any():
         raise ArgumentError(
             f"{np.count_nonzero(np.isinf(values))} observed values are infinite; expected numbers, or NaN "
-            "where nothing was observed."
+            "where nothing was observed.",
+            key="infinite",
         )
     errors = np.atleast_2d((values - distribution.location) / distribution.scale)
     places = np.count_nonzero(~np.isnan(errors).all(axis=0))
     if places < FEWEST_POINTS:
         raise ArgumentError(
             f"there are errors at {places} places; expected at least {FEWEST_POINTS}, because a scale is "
-            "learned from the places around it. Give more calibration points, or no local scale."
+            "learned from the places around it. Give more calibration points, or no local scale.",
+            key="few-errors",
         )
     if np.nanmax(errors) == np.nanmin(errors):
         raise ArgumentError(
             f"all errors of the calibration points are {np.nanmax(errors):g} standard deviations, so their "
-            "scale cannot be estimated; check what the predictions are compared with."
+            "scale cannot be estimated; check what the predictions are compared with.",
+            key="constant",
         )
     there = ~np.isnan(values)
     check_not_constant(distribution.location[there], values[there])

@@ -53,14 +53,16 @@ def check_resolved(levels: ArrayLike, count: int, *, shared: bool = False) -> No
     chosen = np.asarray(levels, dtype=np.float64).ravel()
     if not chosen.size or not bool(np.all((chosen > 0.0) & (chosen < 1.0))):
         raise ArgumentError(
-            f"levels are {np.array2string(chosen, threshold=8)}; expected numbers between 0 and 1."
+            f"levels are {np.array2string(chosen, threshold=8)}; expected numbers between 0 and 1.",
+            key="levels",
         )
     extreme = outermost(chosen.tolist())
     if count < (needed := fewest(extreme)):
         raise ArgumentError(
             f"{counted(count, 'calibration point')} cannot resolve the level {extreme:g}; expected at least "
             f"{needed} (1 over the probability of its tail){' in each part of the split' if shared else ''}. "
-            "Keep more points for calibration, or ask for levels nearer to the middle."
+            "Keep more points for calibration, or ask for levels nearer to the middle.",
+            key="few-errors",
         )
 
 
@@ -71,7 +73,8 @@ def calibration_scores(distribution: Predictive, observed: ArrayLike) -> Array:
         raise ArgumentError(
             f"observed has shape {values.shape} and the predictions {distribution.shape}; expected one "
             f"value, or NaN, "
-            "for each prediction."
+            "for each prediction.",
+            key="shapes",
         )
     there = ~np.isnan(values)
     scores = _finite(distribution[there].normal_score(values[there]))
@@ -79,7 +82,8 @@ def calibration_scores(distribution: Predictive, observed: ArrayLike) -> Array:
         raise ArgumentError(
             f"the errors of all {scores.size} calibration points are the same multiple, {scores[0]:g}, of "
             "their standard deviations, so no width can be estimated. Look for calibration values that are "
-            "copies of their predictions, or for a constant field."
+            "copies of their predictions, or for a constant field.",
+            key="constant",
         )
     check_not_constant(distribution[there].quantile(0.5), values[there])
     return scores
@@ -92,7 +96,8 @@ def check_not_constant(predicted: Array, observed: Array) -> None:
         raise ArgumentError(
             f"the errors of all {errors.size} calibration values are {errors.mean():g}, up to rounding, so "
             "no width can be estimated. Look for calibration values that are copies of their predictions, "
-            "or for a constant field."
+            "or for a constant field.",
+            key="constant",
         )
 
 
@@ -116,6 +121,7 @@ def _finite(scores: Any) -> Array:
     if values.ndim != 1 or not np.isfinite(values).all():
         raise ArgumentError(
             f"calibration scores have shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} of "
-            "them not finite; expected (N,) finite numbers."
+            "them not finite; expected (N,) finite numbers.",
+            key="not-finite",
         )
     return values

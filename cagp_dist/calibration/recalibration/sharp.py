@@ -93,7 +93,8 @@ class FittedSharp:
         if wanted.ndim != 1 or not bool(np.all(inside)) or bool(np.any(np.diff(wanted) <= 0.0)):
             raise ArgumentError(
                 f"levels are {np.array2string(wanted, threshold=8)}; expected ascending numbers from "
-                f"{self.levels[0]:g} to {self.levels[-1]:g}, the levels that were fitted."
+                f"{self.levels[0]:g} to {self.levels[-1]:g}, the levels that were fitted.",
+                key="levels",
             )
         nodes, beta, theta = self.levels, self.beta, np.exp(self.stretches)
         for index in np.flatnonzero((beta[:-1] < 0.0) & (beta[1:] > 0.0))[:1]:
@@ -267,16 +268,18 @@ class Sharp:
         if not isinstance(self.model, StretchedModel):
             raise ArgumentError(
                 "model is missing; a sharp GP moves lengthscales: expected Sharp(DenseModel(prior, X)) or "
-                "Sharp(SolvedModel(prior, X, y, solver))."
+                "Sharp(SolvedModel(prior, X, y, solver)).",
+                key="model-missing",
             )
         levels = np.asarray(self.levels, dtype=np.float64)
         if levels.ndim != 1 or levels.size < 2 or bool(np.any(np.diff(levels) <= 0.0)):
             raise ArgumentError(
                 f"levels are {np.array2string(levels, threshold=8)}; expected at least two in ascending "
-                "order."
+                "order.",
+                key="levels",
             )
         if self.split not in ("two-way", "three-way"):
-            raise ArgumentError(f'split is {self.split!r}; expected "three-way" or "two-way".')
+            raise ArgumentError(f'split is {self.split!r}; expected "three-way" or "two-way".', key="split")
         check_between("share", self.share, 0.0, 1.0)
         check_count("starts", self.starts, least=1)
         check_count("steps", self.steps, least=1)
@@ -292,7 +295,8 @@ class Sharp:
             raise ArgumentError(
                 f"factors is {factors}, with anisotropic={self.anisotropic} and variance={self.variance}; "
                 "expected an odd number, because the unchanged prior is one of them, and a single "
-                "parameter to vary. Leave factors out for a search over several."
+                "parameter to vary. Leave factors out for a search over several.",
+                key="factors",
             )
 
     def _parts(self, points: Array) -> list[Indices]:
@@ -315,7 +319,8 @@ def _points(name: str, X: ArrayLike | None, distribution: Gaussian) -> Array:
         raise ArgumentError(
             f"{name} holds {len(points)} points and predictions have shape {distribution.shape}; expected "
             f"(N,) or "
-            "(T, N)."
+            "(T, N).",
+            key="shapes",
         )
     return points
 
@@ -326,13 +331,15 @@ def _plain(distribution: Gaussian, points: Array, model: StretchedModel, stretch
     if latent.ndim > 1 and latent.shape != distribution.shape:
         raise ArgumentError(
             f"the fields of the model have variances of shape {latent.shape} and the predictions have shape "
-            f"{distribution.shape}; expected predictions of the same fields, (T, N)."
+            f"{distribution.shape}; expected predictions of the same fields, (T, N).",
+            key="shapes",
         )
     extra = distribution.std**2 - latent
     if extra.size and extra.min() <= 0.0:
         raise ArgumentError(
             f"{np.count_nonzero(extra <= 0.0)} of {extra.size} predictions have a standard deviation that "
             "is not above the latent one of the model; expected predictive ones, noise included, of the "
-            "same prior, points and solver."
+            "same prior, points and solver.",
+            key="predictive-below-latent",
         )
     return latent

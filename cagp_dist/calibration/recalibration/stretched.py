@@ -102,7 +102,8 @@ class DenseModel(StretchedModel):
         self.prior.kernel.check_coordinates(points)
         if len(self.prior.kernel.parts) > 1:
             raise ArgumentError(
-                "the kernel is a sum; dense slopes are those of one kernel. Use SolvedModel with a solver."
+                "the kernel is a sum; dense slopes are those of one kernel. Use SolvedModel with a solver.",
+                key="kernel-sum",
             )
         object.__setattr__(self, "X", points)
 
@@ -133,7 +134,8 @@ class DenseVariances:
         if left.size and left.min() <= -1e-6 * self.kernel.variance:
             raise NumericalError(
                 f"a posterior variance came out as {left.min():g}: the covariance of the observations is "
-                "singular in floating point. Raise the noise variance."
+                "singular in floating point. Raise the noise variance.",
+                key="negative-variance",
             )
         return np.asarray(left)
 
@@ -170,7 +172,8 @@ class DenseVariances:
         except LinAlgError as error:
             raise NumericalError(
                 "the covariance of the observations is not positive definite in floating point. Raise the "
-                "noise variance."
+                "noise variance.",
+                key="not-positive-definite",
             ) from error
         cross = self.kernel(self.X, self.targets)
         return factor, np.asarray(solve_triangular(factor, cross, lower=True, check_finite=False))

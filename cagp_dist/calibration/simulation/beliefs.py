@@ -181,7 +181,9 @@ def _conditioned(fields: SimulatedFields, direction: Array, asked: SimulatedSolv
         on_plan=asked.on_plan,
     )
     if posterior.covariance is None:
-        raise NumericalError("the solver returned no covariance although a full one was asked for.")
+        raise NumericalError(
+            "the solver returned no covariance although a full one was asked for.", key="no-covariance"
+        )
     return of_one_covariance(
         posterior.mean.reshape(fields.latent.shape) - fields.latent,
         posterior.covariance,
@@ -225,7 +227,8 @@ def _positive(variance: float) -> float:
     if not variance > 0.0:
         raise NumericalError(
             f"the posterior variance along the random direction is {variance:g}; expected a positive number. "
-            "Check the solver, or raise noise_variance."
+            "Check the solver, or raise noise_variance.",
+            key="negative-variance",
         )
     return variance
 

@@ -52,12 +52,14 @@ def draw(
     check_generator(generator)
     if not (len(train) and len(test)):
         raise ArgumentError(
-            f"there are {len(train)} training and {len(test)} test points; expected at least one of each."
+            f"there are {len(train)} training and {len(test)} test points; expected at least one of each.",
+            key="no-points",
         )
     if train.shape[1] != test.shape[1]:
         raise ArgumentError(
             f"X has {counted(train.shape[1], 'column')}, X_test {test.shape[1]}; both need the same "
-            "coordinates."
+            "coordinates.",
+            key="coordinates-differ",
         )
     direction = generator.standard_normal(len(test))
     direction /= np.linalg.norm(direction)
@@ -68,7 +70,8 @@ def draw(
     if centre.shape[1] != 1:
         raise ArgumentError(
             f"the prior mean has {centre.shape[1]} columns; expected one value per point, as all draws come "
-            "from one prior."
+            "from one prior.",
+            key="mean-columns",
         )
     values, latent, relative_jitter = source(generator)
     values += centre[: len(train)]
@@ -100,7 +103,10 @@ class ObservedPlaces:
 def _places(prior: Prior, X: ArrayLike | LatLonGrid, observed: NDArray[np.bool_] | None) -> ObservedPlaces:
     if not isinstance(X, LatLonGrid):
         if observed is not None:
-            raise ArgumentError("observed is for grids; of points, give those that are observed for X.")
+            raise ArgumentError(
+                "observed is for grids; of points, give those that are observed for X.",
+                key="observed-of-points",
+            )
         points = as_points("X", X)
         if len(points) == 0:
             return ObservedPlaces(prior, points, points, np.empty(0))
@@ -109,7 +115,9 @@ def _places(prior: Prior, X: ArrayLike | LatLonGrid, observed: NDArray[np.bool_]
         )
     mask = np.ones(X.shape, dtype=bool) if observed is None else np.asarray(observed, dtype=bool)
     if mask.shape != X.shape:
-        raise ArgumentError(f"observed has shape {mask.shape}; expected {X.shape}, that of the grid.")
+        raise ArgumentError(
+            f"observed has shape {mask.shape}; expected {X.shape}, that of the grid.", key="shapes"
+        )
     seen = _observed(X, np.where(mask, 0.0, np.nan))
     noise = noise_of(prior.noise_variance, seen)
     if seen.layout is None:
@@ -162,7 +170,8 @@ def _source(kernel: Kernel, train: Array, test: Array, count: int, memory_limit_
         raise BudgetError(
             f"{len(points):,} training and test points need a joint covariance, its factor and {count:,} "
             f"draws of {bytes_text(needed)}; expected at most {bytes_text(limit)}. "
-            "Simulate on a subset; what a solver that stops early does there holds for so many points only."
+            "Simulate on a subset; what a solver that stops early does there holds for so many points only.",
+            key="memory",
         )
     return dense
 
@@ -200,5 +209,6 @@ def _factor(covariance: Array, *, scale: float) -> tuple[Array, float]:
     raise NumericalError(
         f"the joint prior covariance of {len(covariance)} points is not positive definite, even with "
         f"{_JITTERS[-1]:g} of the kernel variance on its diagonal. Shorten the lengthscale, use a rougher "
-        "kernel or thin the points."
+        "kernel or thin the points.",
+        key="not-positive-definite",
     )

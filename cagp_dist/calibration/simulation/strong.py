@@ -67,7 +67,8 @@ def strong_calibration(
     if not isinstance(solver, Affine) or solver.iterations == 0:
         raise ArgumentError(
             f"solver is {solver!r}; expected at least one pass through its stages, as in "
-            "GaussSeidel(iterations=1). `calibrate` tests any solver at points."
+            "GaussSeidel(iterations=1). `calibrate` tests any solver at points.",
+            key="no-iterations",
         )
     points = as_points("X", X)
     check_count("simulations", simulations, least=1)
@@ -87,7 +88,8 @@ def strong_calibration(
     if covariance.trace() <= NULL_SPACE * n:
         raise NumericalError(
             f"{solver} leaves nothing uncertain of these weights: its covariance is zero up to rounding, "
-            "and there is no error bar to test. Give it fewer iterations, or smaller blocks."
+            "and there is no error bar to test. Give it fewer iterations, or smaller blocks.",
+            key="nothing-uncertain",
         )
     errors = of_one_covariance(factor.T @ last.mean - white, covariance, direction, scale=1.0)
     drawn = Drawn(SimulatedFields(prior, points, problem.residuals, points, white), direction, 0.0)

@@ -43,9 +43,13 @@ def measure_drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike) -> Cali
     values, when = np.asarray(pit, dtype=np.float64), np.asarray(times, dtype=np.intp)
     count = int(when.max(initial=-1)) + 1
     if count < BATCHES:
-        raise ArgumentError(f"there are {count} times; expected at least {BATCHES}, one for each batch.")
+        raise ArgumentError(
+            f"there are {count} times; expected at least {BATCHES}, one for each batch.", key="few-times"
+        )
     if not ((values >= 0.0) & (values <= 1.0)).all():
-        raise ArgumentError("a PIT value lies outside [0, 1]; expected values of a distribution function.")
+        raise ArgumentError(
+            "a PIT value lies outside [0, 1]; expected values of a distribution function.", key="pit-range"
+        )
     squares = ndtri(np.clip(values, _SMALLEST, 1.0 - _SMALLEST)) ** 2
     mean = float(squares.mean())
     deviations = (squares - mean) / squares.size

@@ -87,7 +87,9 @@ def histogram(
 
     pooled = _probabilities(values)
     if intervals < 1:
-        raise ArgumentError(f"intervals is {intervals}; expected at least 1, usually {INTERVALS}.")
+        raise ArgumentError(
+            f"intervals is {intervals}; expected at least 1, usually {INTERVALS}.", key="intervals"
+        )
     edges = np.linspace(0.0, 1.0, intervals + 1)
     share = unit_weights(weights, np.shape(values))
     counts = np.histogram(pooled, bins=edges, weights=share.ravel())[0].astype(np.float64)
@@ -128,11 +130,14 @@ def unit_weights(weights: ArrayLike | None, shape: tuple[int, ...]) -> Array:
         return np.ones(shape)
     share = np.asarray(weights, dtype=np.float64)
     if share.shape != shape[-1:]:
-        raise ArgumentError(f"weights have shape {share.shape}; expected {shape[-1:]}, one weight per point.")
+        raise ArgumentError(
+            f"weights have shape {share.shape}; expected {shape[-1:]}, one weight per point.", key="shapes"
+        )
     if not np.isfinite(share).all() or share.min() < 0.0 or share.sum() <= 0.0:
         raise ArgumentError(
             f"weights range over {share.min():g}..{share.max():g}; expected finite values, none negative and "
-            "not all zero, as area_weights(latitude_degrees) returns them."
+            "not all zero, as area_weights(latitude_degrees) returns them.",
+            key="weights",
         )
     return np.broadcast_to(share / share.mean(), shape)
 
@@ -151,11 +156,14 @@ def normal_tests(z: ArrayLike) -> NormalTests:
 
     pooled = np.asarray(z, dtype=np.float64).ravel()
     if pooled.size == 0:
-        raise ArgumentError("there is no standardised error to test; expected at least one.")
+        raise ArgumentError(
+            "there is no standardised error to test; expected at least one.", key="nothing-to-score"
+        )
     if not np.isfinite(pooled).all():
         raise ArgumentError(
             f"{np.count_nonzero(~np.isfinite(pooled))} of {pooled.size} standardised errors are not finite; "
-            "find the prediction they come from."
+            "find the prediction they come from.",
+            key="not-finite",
         )
     statistic, pvalue = ks_test(ndtr(pooled))
     squares, average = float(pooled @ pooled), float(pooled.mean())
@@ -188,27 +196,32 @@ def checked_prediction(
         raise ArgumentError(
             f"mean has shape {centre.shape} and observed {value.shape}; expected one shape, "
             "(q,) for q points or (T, q) for T fields of q points. A posterior mean of shape (q, T) must be "
-            "transposed."
+            "transposed.",
+            key="shapes",
         )
     if spread.shape not in (centre.shape, centre.shape[-1:]):
         raise ArgumentError(
             f"predictive_std has shape {spread.shape}; expected {centre.shape}, as mean, "
-            f"or {centre.shape[-1:]} when all fields share it."
+            f"or {centre.shape[-1:]} when all fields share it.",
+            key="shapes",
         )
     if centre.size == 0:
         raise ArgumentError(
-            f"mean has shape {centre.shape}: there is nothing to score; pass at least one point."
+            f"mean has shape {centre.shape}: there is nothing to score; pass at least one point.",
+            key="nothing-to-score",
         )
     for name, array in (("mean", centre), ("predictive_std", spread), ("observed", value)):
         if not np.isfinite(array).all():
             raise ArgumentError(
                 f"{np.count_nonzero(~np.isfinite(array))} of {array.size} values of {name} are NaN or "
-                "infinite; score only points that were predicted and observed."
+                "infinite; score only points that were predicted and observed.",
+                key="not-finite",
             )
     if spread.min() <= 0.0:
         raise ArgumentError(
             f"predictive_std reaches {spread.min():g}; expected positive values, the noise included. "
-            "A standard deviation is never clipped: look for the solver that returned it."
+            "A standard deviation is never clipped: look for the solver that returned it.",
+            key="not-positive",
         )
     return centre, np.broadcast_to(spread, centre.shape), value
 
@@ -217,10 +230,11 @@ def _probabilities(values: ArrayLike) -> Array:
     """Pooled values, each checked to lie in [0, 1]; NaN fails the comparison too."""
     pooled = np.asarray(values, dtype=np.float64).ravel()
     if pooled.size == 0:
-        raise ArgumentError("there is no PIT value; expected at least one.")
+        raise ArgumentError("there is no PIT value; expected at least one.", key="nothing-to-score")
     if not bool(np.all((pooled >= 0.0) & (pooled <= 1.0))):
         raise ArgumentError(
             f"PIT values range over {pooled.min():g}..{pooled.max():g}; expected [0, 1]. "
-            "Use pit(mean, predictive_std, observed) to compute them."
+            "Use pit(mean, predictive_std, observed) to compute them.",
+            key="pit-range",
         )
     return pooled

@@ -192,17 +192,20 @@ def _observations(distribution: Predictive, observed: ArrayLike) -> Array:
         raise ArgumentError(
             f"distributions have shape {distribution.shape} and observed {value.shape}; expected one "
             f"shape, (q,) "
-            "for q points or (T, q) for T fields of q points."
+            "for q points or (T, q) for T fields of q points.",
+            key="shapes",
         )
     if value.size == 0:
         raise ArgumentError(
             f"distributions have shape {distribution.shape}: there is nothing to score; pass at least one "
-            f"point."
+            f"point.",
+            key="nothing-to-score",
         )
     if not np.isfinite(value).all():
         raise ArgumentError(
             f"{np.count_nonzero(~np.isfinite(value))} of {value.size} values of observed are NaN or "
-            "infinite; score only points that were observed: distribution[there], observed[there]."
+            "infinite; score only points that were observed: distribution[there], observed[there].",
+            key="not-finite",
         )
     return value
 
@@ -226,6 +229,7 @@ def _levels(levels: Sequence[float]) -> Array:
     chosen = np.asarray(levels, dtype=np.float64)
     if chosen.ndim != 1 or not bool(np.all((chosen > 0.0) & (chosen < 1.0))):
         raise ArgumentError(
-            f"levels are {list(levels)}; expected a list of numbers between 0 and 1, such as 0.95."
+            f"levels are {list(levels)}; expected a list of numbers between 0 and 1, such as 0.95.",
+            key="levels",
         )
     return chosen

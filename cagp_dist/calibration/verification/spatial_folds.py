@@ -30,7 +30,8 @@ def block_folds(
     north, east = as_numbers("north", north), as_numbers("east", east)
     if north.ndim != 1 or north.shape != east.shape:
         raise ArgumentError(
-            f"north has shape {north.shape}, east {east.shape}; expected two vectors of one length."
+            f"north has shape {north.shape}, east {east.shape}; expected two vectors of one length.",
+            key="shapes",
         )
     if count is not None:
         check_count(called, count, least=2)
@@ -44,7 +45,8 @@ def block_folds(
         places = f"{north.size:,} places lie" if north.size != 1 else "one place lies"
         raise ArgumentError(
             f"the {places} in {counted(found, 'block')}, which cannot be dealt to "
-            f"{count or 2} folds: {' or '.join(remedies) or 'observe more places'}."
+            f"{count or 2} folds: {' or '.join(remedies) or 'observe more places'}.",
+            key="few-blocks",
         )
     return dealt(block, count, generator, what="block")
 
@@ -55,7 +57,8 @@ def dealt(group: Indices, count: int | None, generator: np.random.Generator, *, 
     if sizes.size < (count or 2):
         raise ArgumentError(
             f"the observations have {counted(sizes.size, what)}, which cannot be dealt to {count or 2} "
-            "folds; expected as many at least."
+            "folds; expected as many at least.",
+            key="few-places",
         )
     if count is None:
         return group

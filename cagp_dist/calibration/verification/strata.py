@@ -183,7 +183,8 @@ def roughness_of(values: ArrayLike, X: ArrayLike, targets: ArrayLike) -> Array:
     )
     if observed.shape[-1:] != (len(where),):
         raise ArgumentError(
-            f"values have shape {observed.shape} and X {where.shape}; expected a value for each row of X."
+            f"values have shape {observed.shape} and X {where.shape}; expected a value for each row of X.",
+            key="shapes",
         )
     table = np.atleast_2d(observed)
     count = min(ROUGHNESS_POINTS, len(where))
@@ -230,13 +231,16 @@ def divided(
     if there.shape[1] != len(points):
         raise ArgumentError(
             f"observed has shape {np.shape(observed)} and X {points.shape}; expected one row of X for each "
-            "point."
+            "point.",
+            key="shapes",
         )
     area = None if weights is None else np.asarray(weights, dtype=np.float64)
     if area is not None:
         there = there & (area > 0.0)
     if not there.any():
-        raise ArgumentError("there is no observation to divide; expected at least one, with an area.")
+        raise ArgumentError(
+            "there is no observation to divide; expected at least one, with an area.", key="no-points"
+        )
     everywhere = Strata("all", ("all",), ("all test points",), np.zeros(len(points), dtype=np.intp))
     for division in (everywhere, *strata):
         for number, (name, definition) in enumerate(zip(division.names, division.definitions, strict=True)):

@@ -37,11 +37,13 @@ def load_job(path: Path | str) -> Job:
         text = content.decode("utf-8").replace("\r\n", "\n")
     except FileNotFoundError:
         raise ConfigurationError(
-            f"there is no job file at {path}; expected a TOML file. `cagp example` prints one to start from."
+            f"there is no job file at {path}; expected a TOML file. `cagp example` prints one to start from.",
+            key="no-file",
         ) from None
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"the job file {path} cannot be read ({error}); expected a TOML text file in UTF-8."
+            f"the job file {path} cannot be read ({error}); expected a TOML text file in UTF-8.",
+            key="unreadable",
         ) from error
     return parse_job(text, name=str(path))
 
@@ -53,13 +55,14 @@ def parse_job(text: str, *, name: str = "job") -> Job:
         line = text.count("\n", 0, deep.start(1)) + 1
         raise ConfigurationError(
             f"{name}, line {line}: a key has more than {DEEPEST_KEY} parts, {deep[1][:40]}...; expected a "
-            "job file, whose keys have four at most. `cagp example` prints one to start from."
+            "job file, whose keys have four at most. `cagp example` prints one to start from.",
+            key="too-many-parts",
         )
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: also integers of thousands of digits
         raise ConfigurationError(
-            f"{name} is not valid TOML: {without_secrets(_syntax(text, error))}"
+            f"{name} is not valid TOML: {without_secrets(_syntax(text, error))}", key="not-toml"
         ) from error
     try:
         job = Job.model_validate(tables)
@@ -73,7 +76,8 @@ def _check_size(size: int, name: str) -> None:
     if size > MOST_BYTES:
         raise ConfigurationError(
             f"{name} is larger than {MOST_BYTES // 2**10} KiB; expected a job file, which has a few. Write "
-            'many times as a rule, such as times = { from = "2017-01-01", to = "2017-12-31", every = "1h" }.'
+            'many times as a rule, such as times = { from = "2017-01-01", to = "2017-12-31", every = "1h" }.',
+            key="too-large",
         )
 
 
@@ -100,7 +104,7 @@ def with_scheduler(job: Job, scheduler: str | None, *, insecure: bool = False) -
     try:
         checked = values.scheduler(scheduler)
     except ValueError as error:
-        raise ConfigurationError(f'--scheduler "{scheduler}": {error}.') from error
+        raise ConfigurationError(f'--scheduler "{scheduler}": {error}.', key="option-scheduler") from error
     asked: dict[str, object] = {} if checked is None else {"scheduler": checked}
     return changed(job, "cluster", **asked, **({"insecure": True} if insecure else {}))
 
@@ -116,7 +120,7 @@ def with_output(job: Job, root: str) -> Job:
     try:
         values.output(root)
     except ValueError as error:
-        raise ConfigurationError(f"--output: {error}.") from error
+        raise ConfigurationError(f"--output: {error}.", key="option-output") from error
     return changed(job, "output", root=root)
 
 
@@ -126,7 +130,7 @@ def parse_keep(text: str) -> Retention:
         return KeepTable.model_validate(values.keep(text)).rule()
     except ValueError as error:
         said = f"expected {values.EXPECTED_KEEP}" if isinstance(error, ValidationError) else error
-        raise ConfigurationError(f'--keep "{text}": {said}.') from error
+        raise ConfigurationError(f'--keep "{text}": {said}.', key="option-keep") from error
 
 
 def with_times(job: Job, text: str) -> Job:
@@ -134,7 +138,7 @@ def with_times(job: Job, text: str) -> Job:
     try:
         return _noted(_with_times(job, parse_short_times(text)), job, f"--times {text}")
     except ValueError as error:
-        raise ConfigurationError(f'--times "{text}": {error}.') from error
+        raise ConfigurationError(f'--times "{text}": {error}.', key="option-times") from error
 
 
 def with_listed_times(job: Job, moments: Times) -> Job:
