@@ -37,8 +37,9 @@ def condition(**changes):
 
 @pytest.mark.parametrize("noise_variance", [0.0, -0.1, np.nan, np.inf, "0.1", None])
 def test_noise_must_be_finite_and_positive(noise_variance):
-    with pytest.raises(ArgumentError, match=r"noise_variance is .*; expected a finite number above zero"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Prior(KERNEL, noise_variance=noise_variance)
+    assert refusal.value.key == "not-positive"
 
 
 @pytest.mark.parametrize(
@@ -82,8 +83,9 @@ def test_a_prior_with_noise_by_point_is_a_value():
         "Prior(kernel=Matern32(lengthscale=0.3, variance=2.0), noise_variance=array([0.1, 0.2]), mean=0.0)"
     )
     assert PRIOR.noise_number == 0.1
-    with pytest.raises(ArgumentError, match=r"an array of shape \(2,\); expected one number for all obs"):
+    with pytest.raises(ArgumentError) as refusal:
         one.noise_number  # noqa: B018
+    assert refusal.value.key == "shapes"
 
 
 GRID = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
@@ -122,14 +124,16 @@ def test_equal_noise_at_every_point_is_one_noise():
 
 @pytest.mark.parametrize("kernel", [None, "matern32", cagp.Matern32, np.exp])
 def test_kernel_must_be_a_kernel(kernel):
-    with pytest.raises(ArgumentError, match=r"kernel is a \w+; expected Matern12, Matern32, Matern52"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Prior(kernel, noise_variance=0.1)
+    assert refusal.value.key == "kernel-type"
 
 
 @pytest.mark.parametrize("mean", [np.nan, np.inf, "zero", None, np.zeros(3), [0.0]])
 def test_mean_must_be_a_number_or_a_function(mean):
-    with pytest.raises(ArgumentError, match=r"mean is .*; expected a finite number or a function of X"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Prior(KERNEL, 0.1, mean=mean)
+    assert refusal.value.key == "mean-type"
 
 
 def test_prior_is_a_value():
@@ -188,8 +192,9 @@ def test_a_mean_of_the_wrong_shape_is_refused(mean, text):
 
 def test_a_mean_that_changes_its_mind_at_the_test_points_is_refused():
     prior = cagp.Prior(KERNEL, 0.1, mean=lambda points: np.zeros((len(points), 1 + (len(points) == 7))))
-    with pytest.raises(ArgumentError, match="the prior mean has 2 columns for 1 field"):
+    with pytest.raises(ArgumentError) as refusal:
         condition(prior=prior)
+    assert refusal.value.key == "mean-columns"
 
 
 @one_after_another
@@ -290,10 +295,12 @@ class Scripted:
 
 
 def test_a_negative_variance_is_an_error_and_not_clipped():
-    with pytest.raises(NumericalError, match=r"variance is -0.5 after iteration 2, negative beyond rounding"):
+    with pytest.raises(NumericalError) as refusal:
         condition(solver=Scripted((1.0, 2.5, 1.0)))
-    with pytest.raises(NumericalError, match=r"variance is nan after iteration 1"):
+    assert refusal.value.key == "negative-variance"
+    with pytest.raises(NumericalError) as refusal:
         condition(solver=Scripted((np.nan,)))
+    assert refusal.value.key == "negative-variance"
 
 
 def test_a_variance_negative_by_rounding_is_left_as_it_is():
@@ -359,10 +366,9 @@ def test_some_of_these_are_negative():
 
 @pytest.mark.parametrize("mean", [np.nan, np.inf])
 def test_a_mean_that_is_not_finite_is_an_error(mean):
-    with pytest.raises(
-        NumericalError, match=r"mean is not finite after iteration 1: values of y .* another unit"
-    ):
+    with pytest.raises(NumericalError) as refusal:
         condition(solver=Scripted((1.0,), mean=mean))
+    assert refusal.value.key == "not-finite"
 
 
 def test_values_beyond_float64_are_an_error():
@@ -457,15 +463,18 @@ def test_posterior_mean_takes_every_solver_and_says_its_plan(solver):
 
 
 def test_posterior_mean_refuses_what_is_no_solver_and_iterations_of_what_has_none():
-    with pytest.raises(ArgumentError, match="solver is None; expected a solver"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=None)
-    with pytest.raises(ArgumentError, match=r"iterations_by_target was given for Cholesky\(\)"):
+    assert refusal.value.key == "solver-type"
+    with pytest.raises(ArgumentError) as refusal:
         cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=cagp.Cholesky(), iterations_by_target=[1])
+    assert refusal.value.key == "no-stages"
 
 
 def test_posterior_mean_checks_its_arguments_and_its_memory():
-    with pytest.raises(ArgumentError, match="y has shape"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.posterior_mean(PRIOR, X, Y[:-1], X_TEST, solver=SOLVER)
+    assert refusal.value.key == "shapes"
     with pytest.raises(BudgetError, match="more than the 1000 B"):
         cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=SOLVER, memory_limit_bytes=1000)
 
@@ -477,10 +486,9 @@ def test_a_diverging_iteration_is_never_called_a_success():
     assert not few.status.ok
     assert (few.variance > problem.prior.kernel.variance).any()
     assert "Lower damping" in few.status.advice
-    with pytest.raises(
-        NumericalError, match=r"times that of the prior: the iteration diverges\. Lower damping"
-    ):
+    with pytest.raises(NumericalError) as refusal:
         problem.condition(Diverging(300, damping=1.0))
+    assert refusal.value.key == "diverged"
     assert problem.condition(cagp.Jacobi(300)).status.ok
 
 

@@ -218,14 +218,16 @@ def test_parameters_must_be_finite_and_positive(kernel_class, name, value):
 
 
 def test_a_lengthscale_whose_inverse_overflows_is_refused():
-    with pytest.raises(ArgumentError, match=r"lengthscale is 1e-151; expected 1e-150 to 1e"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Matern32(lengthscale=1e-151)
+    assert refusal.value.key == "out-of-range"
     assert cagp.Matern32(lengthscale=1e-150)([[0.0]], [[0.0], [1.0]]).tolist() == [[1.0, pytest.approx(0.0)]]
 
 
 def test_the_base_class_is_abstract():
-    with pytest.raises(ArgumentError, match="abstract; use Matern12, Matern32, Matern52"):
+    with pytest.raises(ArgumentError) as refusal:
         Kernel(lengthscale=1.0)
+    assert refusal.value.key == "abstract-kernel"
 
 
 @pytest.mark.parametrize(
@@ -253,8 +255,9 @@ def test_wrong_points_are_refused(X, text):
 
 
 def test_points_with_different_coordinates_are_refused():
-    with pytest.raises(ArgumentError, match="X has 2 columns and Z 3; both need the same coordinates"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Matern32(1.0)(np.zeros((2, 2)), np.zeros((2, 3)))
+    assert refusal.value.key == "coordinates-differ"
 
 
 ROUGH, SMOOTH, FAR = cagp.Matern32(0.05, 3.0), cagp.Matern52(0.5, 20.0), cagp.SquaredExponential(4.0, 0.1)

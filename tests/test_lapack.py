@@ -62,8 +62,9 @@ def test_inverses_read_and_write_the_lower_triangle_alone(count, m):
 
 def test_a_factor_with_a_zero_on_its_diagonal_has_no_inverse():
     stack = np.stack([np.eye(3), np.diag([1.0, 0.0, 1.0])])
-    with pytest.raises(NumericalError, match=r"matrix 1 of a stack .* is singular \(row 2\)"):
+    with pytest.raises(NumericalError) as refusal:
         lapack.invert_in_place(stack)
+    assert refusal.value.key == "not-positive-definite"
 
 
 def test_a_large_matrix_is_mirrored_strip_by_strip(monkeypatch):
@@ -246,5 +247,6 @@ def test_large_matrices_are_factored_by_blocks(monkeypatch, n):
     np.testing.assert_allclose(np.tril(stack), expected, rtol=0, atol=1e-12)
     np.testing.assert_allclose(cholesky_lower(matrices[0]), expected[0], rtol=0, atol=1e-12)
     matrices[0, n - 1, n - 1] = -1.0
-    with pytest.raises(NumericalError, match="not positive definite"):
+    with pytest.raises(NumericalError) as refusal:
         cholesky_lower(matrices[0])
+    assert refusal.value.key == "not-positive-definite"

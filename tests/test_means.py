@@ -106,16 +106,19 @@ def test_a_point_outside_the_climatology_is_refused(monthly):
     with pytest.raises(ConfigurationError, match=said):
         monthly.fit(latitude, longitude, values, times=TIMES[:1])
     mean = monthly.fit(latitude[:2], longitude[:2], values[:2], times=TIMES[:1])
-    with pytest.raises(ConfigurationError, match=r"such as 45 N, 30 E"):
+    with pytest.raises(ConfigurationError) as refusal:
         mean(unit_sphere([45.0], [30.0]))
+    assert refusal.value.key == "outside-climatology"
 
 
 def test_a_climatology_by_month_needs_a_time_for_each_field(monthly):
     places = np.array([45.0, 50.0]), np.array([5.0, 6.0])
-    with pytest.raises(ArgumentError, match="by month; give times"):
+    with pytest.raises(ArgumentError) as refusal:
         monthly.fit(*places, np.full(2, 280.0))
-    with pytest.raises(ArgumentError, match="2 times for 1 field;"):
+    assert refusal.value.key == "no-times"
+    with pytest.raises(ArgumentError) as refusal:
         monthly.fit(*places, np.full(2, 280.0), times=TIMES)
+    assert refusal.value.key == "shapes"
 
 
 def test_a_climatology_of_the_whole_year_needs_no_times():
@@ -134,10 +137,12 @@ def test_every_family_is_found_by_its_name(tmp_path):
         else:
             assert mean_family(name) is family
             assert family.content_sha256 is None
-            with pytest.raises(ArgumentError, match="expected"):
+            with pytest.raises(ArgumentError) as refusal:
                 mean_family(f"{name}:x")
-    with pytest.raises(ArgumentError, match='mean is \'linear\'; expected "constant", "quadratic'):
+            assert refusal.value.key == "mean-unknown"
+    with pytest.raises(ArgumentError) as refusal:
         mean_family("linear")
+    assert refusal.value.key == "mean-unknown"
 
 
 @pytest.mark.parametrize("name", [name for name, kind in MEANS.items() if not isinstance(kind, ReadFamily)])

@@ -218,8 +218,9 @@ def test_a_polygon_of_many_corners_is_looked_at_in_a_second():
     expected = np.hypot(east, north) < 20.0 + 3.0 * np.sin(37.0 * np.arctan2(north, east))
     np.testing.assert_array_equal(inside, expected)
     ring[1000], ring[7000] = ring[7000], ring[1000]
-    with pytest.raises(ArgumentError, match="corners 999 and 6999 cross"):
+    with pytest.raises(ArgumentError) as refusal:
         Polygon("flower", tuple(ring))
+    assert refusal.value.key == "crossing-edges"
 
 
 def test_a_polygon_may_hold_a_point_and_the_one_opposite_to_it():

@@ -314,13 +314,15 @@ def test_weights_are_strongly_calibrated_with_their_null_space(points, solver):
 
 def test_strong_calibration_refuses_what_has_no_stages(points):
     for solver in (cagp.Cholesky(), cagp.GaussSeidel(0)):
-        with pytest.raises(ArgumentError, match="expected at least one pass through its stages"):
+        with pytest.raises(ArgumentError) as refusal:
             strong_calibration(PRIOR, points[0], solver=solver)
+        assert refusal.value.key == "no-iterations"
 
 
 def test_an_exact_solve_leaves_nothing_to_test(points):
-    with pytest.raises(NumericalError, match="leaves nothing uncertain of these weights"):
+    with pytest.raises(NumericalError) as refusal:
         strong_calibration(PRIOR, points[0], solver=cagp.BlockGaussSeidel(1, block_size=120))
+    assert refusal.value.key == "nothing-uncertain"
 
 
 @pytest.mark.parametrize(

@@ -159,10 +159,12 @@ def test_blocks_are_left_out_as_wholes() -> None:
         found = next(near.features(distribution[:, inside], X[inside], own=inside, opposed=independent))
         expected = next(rest.features(distribution[:, inside], X[inside], opposed=independent))
         np.testing.assert_allclose(found, expected, rtol=1e-12)
-    with pytest.raises(ArgumentError, match="places lie in one group; expected at least 40 outside"):
+    with pytest.raises(ArgumentError) as refusal:
         LocalScale().fit(distribution, values, X, groups=np.arange(400) < 370)
-    with pytest.raises(ArgumentError, match=r"groups have shape \(3,\); expected \(400,\)"):
+    assert refusal.value.key == "one-group"
+    with pytest.raises(ArgumentError) as refusal:
         LocalScale().fit(distribution, values, X, groups=[1, 2, 3])
+    assert refusal.value.key == "shapes"
 
 
 @pytest.mark.exhaustive
@@ -363,8 +365,9 @@ def test_what_is_known_of_places_tells_of_their_scale() -> None:
 
 def test_terms_are_one_row_for_each_place() -> None:
     X = _sphere(np.random.default_rng(0), 100)
-    with pytest.raises(ArgumentError, match="terms gave 3 rows for 100 places"):
+    with pytest.raises(ArgumentError) as refusal:
         LocalScale(terms=lambda points: points[:3]).fit(Gaussian(np.zeros(100), 1.0), X[:, 0], X)
+    assert refusal.value.key == "shapes"
 
 
 def test_score_is_that_of_the_laws_with_own_errors_left_out() -> None:
@@ -470,17 +473,18 @@ def test_what_does_not_fit_is_refused() -> None:
     generator = np.random.default_rng(8)
     X, values, distribution = _rough(generator, 120)
     fitted = LocalScale().fit(distribution, values, X)
-    with pytest.raises(ArgumentError, match="X_new has 2 coordinates and the calibration points 3"):
+    with pytest.raises(ArgumentError) as refusal:
         fitted(Gaussian(np.zeros(4), 1.0), np.zeros((4, 2)))
-    with pytest.raises(
-        ArgumentError, match=r"the distribution has shape \(5,\); expected 4 points, at the 1 times"
-    ):
+    assert refusal.value.key == "of-another-space"
+    with pytest.raises(ArgumentError) as refusal:
         fitted(Gaussian(np.zeros(5), 1.0), np.zeros((4, 3)))
+    assert refusal.value.key == "shapes"
     for wrong in ((), (1,), (8, 8), (40, 8), (100,)):
         with pytest.raises(ArgumentError, match="neighbours"):
             LocalScale(neighbours=wrong)
-    with pytest.raises(ArgumentError, match="contrast is 41; expected at most 40"):
+    with pytest.raises(ArgumentError) as refusal:
         LocalScale(contrast=41)
+    assert refusal.value.key == "contrast"
     for training, message in (
         ((X[:3] + 1.0, values[0, :3]), "expected at least 4 of them, with 3 coordinates"),
         ((X[:9] + 1.0, values[0, :8]), r"training values have shape \(1, 8\); expected \(1, 9\)"),

@@ -96,17 +96,21 @@ def test_band_holds_its_share_of_uniform_counts():
 
 @pytest.mark.parametrize("values", [[1.1], [-0.1], [np.nan], [0.5, np.nan]])
 def test_values_outside_the_unit_interval_are_refused(values):
-    with pytest.raises(ArgumentError, match=r"expected \[0, 1\]"):
+    with pytest.raises(ArgumentError) as refusal:
         histogram(values)
+    assert refusal.value.key == "pit-range"
 
 
 def test_empty_input_is_refused():
-    with pytest.raises(ArgumentError, match="no PIT value"):
+    with pytest.raises(ArgumentError) as refusal:
         histogram([])
-    with pytest.raises(ArgumentError, match="no standardised error"):
+    assert refusal.value.key == "nothing-to-score"
+    with pytest.raises(ArgumentError) as refusal:
         normal_tests([])
-    with pytest.raises(ArgumentError, match="intervals is 0"):
+    assert refusal.value.key == "nothing-to-score"
+    with pytest.raises(ArgumentError) as refusal:
         histogram([0.5], intervals=0)
+    assert refusal.value.key == "intervals"
 
 
 def test_ks_statistic_is_the_largest_gap_of_the_empirical_cdf():
@@ -187,8 +191,9 @@ def test_mean_test_sees_a_shift():
 
 
 def test_standardised_errors_that_are_not_finite_are_refused():
-    with pytest.raises(ArgumentError, match="1 of 2 standardised errors"):
+    with pytest.raises(ArgumentError) as refusal:
         normal_tests([0.0, np.inf])
+    assert refusal.value.key == "not-finite"
 
 
 def test_the_warning_for_reports_says_why():

@@ -93,6 +93,7 @@ def test_errors_that_are_rounding_are_refused(method: str, offset: float) -> Non
     X /= np.linalg.norm(X, axis=1)[:, None]
     noise = rng.standard_normal(600)
     values = np.full(600, 280.0)
-    with pytest.raises(ArgumentError, match=r"errors of all \d+ calibration values are .* up to rounding"):
+    with pytest.raises(ArgumentError) as refusal:
         RECALIBRATIONS[method]().fit(Gaussian(values - offset + 1e-12 * noise, std), values, X)
+    assert refusal.value.key == "constant"
     RECALIBRATIONS[method]().fit(Gaussian(values - offset + 1e-4 * noise, std), values, X)

@@ -276,8 +276,9 @@ def test_levels_between_are_interpolated_with_a_node_where_beta_is_zero() -> Non
     zero = fitted.interpolated([node])
     assert zero.beta[0] == pytest.approx(0.0, abs=1e-12)
     np.testing.assert_allclose(zero.stretches[0], fitted.stretches[1:3].min(axis=0))
-    with pytest.raises(ArgumentError, match="expected ascending numbers from"):
+    with pytest.raises(ArgumentError) as refusal:
         fitted.interpolated([0.05])
+    assert refusal.value.key == "levels"
 
 
 @pytest.mark.parametrize(
@@ -305,22 +306,26 @@ def test_wrong_settings_are_refused(change: dict, message: str) -> None:
 def test_wrong_problems_are_refused() -> None:
     prior, X, y, targets, values, distribution = _problem(0)
     sharp = Sharp(DenseModel(prior, X), LEVELS)
-    with pytest.raises(
-        ArgumentError, match=r"60 of 60 predictions have a standard deviation .* noise included"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         sharp.fit(Gaussian(distribution.mean, 0.1 * distribution.std), values, targets)
-    with pytest.raises(ArgumentError, match="X holds 5 points"):
+    assert refusal.value.key == "predictive-below-latent"
+    with pytest.raises(ArgumentError) as refusal:
         sharp.fit(distribution, values, targets[:5])
-    with pytest.raises(ArgumentError, match="the same multiple"):
+    assert refusal.value.key == "shapes"
+    with pytest.raises(ArgumentError) as refusal:
         sharp.fit(distribution, distribution.mean, targets)
-    with pytest.raises(ArgumentError, match="the kernel is a sum"):
+    assert refusal.value.key == "constant"
+    with pytest.raises(ArgumentError) as refusal:
         DenseModel(cagp.Prior(prior.kernel + prior.kernel, 0.1), X)
+    assert refusal.value.key == "kernel-sum"
     singular = DenseModel(cagp.Prior(cagp.SquaredExponential(50.0, 1.0), 1e-18), X)
-    with pytest.raises(NumericalError, match="not positive definite"):
+    with pytest.raises(NumericalError) as refusal:
         singular.at(targets, np.zeros(1), Stretch()).variance  # noqa: B018
+    assert refusal.value.key == "not-positive-definite"
     gaps = np.stack([y, np.where(np.arange(30) < 3, np.nan, y)], axis=1)
     twice = np.stack([values, values, values])
-    with pytest.raises(ArgumentError, match=r"variances of shape \(2, 60\) .* have shape \(3, 60\)"):
+    with pytest.raises(ArgumentError) as refusal:
         Sharp(SolvedModel(prior, X, gaps, cagp.Cholesky()), LEVELS).fit(
             Gaussian(twice, np.stack([distribution.std] * 3)), twice + 0.1 * twice**2 + 0.1, targets
         )
+    assert refusal.value.key == "shapes"

@@ -219,15 +219,17 @@ def test_wrong_arguments_are_refused(X, X_test, simulations, text):
 
 def test_a_mean_with_several_columns_is_refused(points):
     prior = replace(PRIOR, mean=lambda X: np.zeros((len(X), 3)))
-    with pytest.raises(ArgumentError, match="prior mean has 3 columns"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.calibrate(
             prior, *points, solver=CALIBRATED[0], simulations=3, generator=np.random.default_rng(10)
         )
+    assert refusal.value.key == "mean-columns"
 
 
 def test_an_indefinite_covariance_is_an_error():
-    with pytest.raises(NumericalError, match="not positive definite"):
+    with pytest.raises(NumericalError) as refusal:
         _factor(np.array([[1.0, 2.0], [2.0, 1.0]]), scale=1.0)
+    assert refusal.value.key == "not-positive-definite"
 
 
 @pytest.mark.parametrize(("factor", "text"), [(0.0, "direction is 0"), (-1.0, "expected a positive")])

@@ -138,9 +138,12 @@ def test_the_band_holds_what_chance_does_to_errors_that_agree_with_their_neighbo
 
 def test_what_does_not_fit_is_refused():
     X = np.zeros((3, 2))
-    with pytest.raises(ArgumentError, match=r"values have shape \(4,\) and X \(3, 2\); expected a value for"):
+    with pytest.raises(ArgumentError) as refusal:
         roughness_of(np.zeros(4), X, X)
-    with pytest.raises(ArgumentError, match=r"observed has shape \(4,\) and X \(3, 2\); expected one row"):
+    assert refusal.value.key == "shapes"
+    with pytest.raises(ArgumentError) as refusal:
         list(divided(np.ones(4, dtype=bool), X, []))
-    with pytest.raises(ArgumentError, match="there is no observation to divide"):
+    assert refusal.value.key == "shapes"
+    with pytest.raises(ArgumentError) as refusal:
         list(divided(np.ones(3, dtype=bool), X, [], weights=np.zeros(3)))
+    assert refusal.value.key == "no-points"

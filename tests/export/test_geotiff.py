@@ -113,8 +113,9 @@ def test_cells_that_are_not_equal_are_refused(tmp_path, latitude, text):
 def test_points_do_not_fit(tmp_path):
     latitude, longitude = REGIONS["europe"]
     run = publish_run(tmp_path / "out", latitude=latitude, longitude=longitude)
-    with pytest.raises(ConfigurationError, match=r"geotiff holds maps, and .* do not fit: observations"):
+    with pytest.raises(ConfigurationError) as refusal:
         export_run(run, to="geotiff", groups=["observations"])
+    assert refusal.value.key == "format-unfit"
     with open_for_export(run, "observations") as group:
         assert "latitude_bnds" not in group
 

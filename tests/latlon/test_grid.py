@@ -206,8 +206,9 @@ def test_latitudes_that_make_no_grid_are_refused(latitude, text):
 
 @pytest.mark.parametrize("count", [0, -8, 8.0, "8", None, True])
 def test_numbers_of_longitudes_that_make_no_grid_are_refused(count):
-    with pytest.raises(ArgumentError, match=r"n_longitudes is .*; expected an integer of at least 1"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.LatLonGrid([0.0, 10.0], count)
+    assert refusal.value.key == "no-count"
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (1, 3, 4), (5, 3, 4), (0, 3, 4), (12,), (12, 1), (12, 5), (12, 0)])
@@ -248,10 +249,9 @@ def test_fields_of_other_shapes_are_refused(shape):
 def test_missing_values_are_refused_and_masked_rings_are_named(shape, value):
     field = np.zeros(shape)
     field.flat[[1, 5]] = value
-    with pytest.raises(
-        ArgumentError, match=r"field holds NaN or infinite values \(2 of .* use cagp_dist.MaskedRings"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         as_fields("field", field, GRID)
+    assert refusal.value.key == "not-finite"
 
 
 @pytest.mark.parametrize(

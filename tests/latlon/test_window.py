@@ -80,5 +80,6 @@ def test_what_is_no_window_is_refused(longitude, said):
 
 def test_fields_of_another_shape_are_refused():
     window = cagp.LatLonWindow.from_axes([0.0, 1.0], [0.0, 1.0, 2.0])
-    with pytest.raises(ArgumentError, match=r"shape \(2, 3\); expected \(2, 360\)"):
+    with pytest.raises(ArgumentError) as refusal:
         window.cut(np.zeros((2, 3)))
+    assert refusal.value.key == "shapes"

@@ -333,5 +333,6 @@ def test_bad_edges(edges, expected):
 
 def test_cells_in_other_coordinates_are_refused():
     problem = regression_problem(20, q=1)
-    with pytest.raises(ArgumentError, match="X has 2 columns, X_test 3"):
+    with pytest.raises(ArgumentError) as refusal:
         of_cells(problem, cagp.cell_means([0.0, 1.0], [0.0, 1.0])).condition(cagp.Cholesky())
+    assert refusal.value.key == "coordinates-differ"

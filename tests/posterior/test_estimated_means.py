@@ -294,18 +294,18 @@ def test_a_mean_that_cannot_be_estimated_is_refused(changes, text):
 
 
 def test_what_needs_a_known_mean_says_so():
-    with pytest.raises(
-        ArgumentError, match=r"mean \(constant, latitude, latitude\^2\) are estimated by condi"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         PRIOR.mean_at(X)
-    with pytest.raises(ArgumentError, match="coefficient_names is 'east'; expected different names"):
+    assert refusal.value.key == "mean-estimated"
+    with pytest.raises(ArgumentError) as refusal:
         cagp.BasisMean(lambda X: X, "east")
-    with pytest.raises(ArgumentError, match="function is a int; expected one of points"):
+    assert refusal.value.key == "coefficient-names"
+    with pytest.raises(ArgumentError) as refusal:
         cagp.BasisMean(3, ("east",))
-    with pytest.raises(
-        ArgumentError, match=r"mean is 'flat'; expected a finite number or a function of X, or"
-    ):
+    assert refusal.value.key == "mean-type"
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Prior(KERNEL, 0.1, mean="flat")
+    assert refusal.value.key == "mean-type"
 
 
 def test_the_plan_counts_what_finds_the_weights(blocks):

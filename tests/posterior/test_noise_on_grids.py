@@ -106,10 +106,10 @@ def test_a_pole_has_the_mean_noise_of_its_observed_copies():
 def test_masked_rings_check_their_noise():
     rings = cagp.RingGram(GRID, KERNEL, noise_variance=0.1)
     everywhere = np.ones(GRID.shape, dtype=bool)
-    with pytest.raises(
-        ArgumentError, match=r"shape \(9, 12\); expected \(108,\), one for each observed point"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.MaskedRings(rings, everywhere, noise_variance=spread(2.0))
-    with pytest.raises(ArgumentError, match=r"noise_variance\[3\] is -1; expected finite numbers above zero"):
+    assert refusal.value.key == "shapes"
+    with pytest.raises(ArgumentError) as refusal:
         cagp.MaskedRings(rings, everywhere, noise_variance=np.where(np.arange(108) == 3, -1.0, 1.0))
+    assert refusal.value.key == "not-positive"
     assert cagp.MaskedRings(rings, everywhere, noise_variance=np.full(108, 0.1)).even_noise

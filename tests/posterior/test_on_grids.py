@@ -309,14 +309,16 @@ def test_more_than_fits_into_memory_is_refused():
         memory_bytes = 10_000
 
     grid, y, _ = the_case("poles", "whole")
-    with pytest.raises(BudgetError, match=r"exact solve on a grid .* use a coarser grid"):
+    with pytest.raises(BudgetError) as refusal:
         solve(grid, y, executor=Cramped())
+    assert refusal.value.key == "memory"
 
 
 def test_noise_below_rounding_is_an_error():
     grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 9), 16)
-    with pytest.raises(NumericalError, match=r"Raise noise_variance"):
+    with pytest.raises(NumericalError) as refusal:
         solve(grid, np.zeros((9, 16)), kernel=cagp.SquaredExponential(3.0), noise=1e-25)
+    assert refusal.value.key == "not-positive-definite"
 
 
 @pytest.mark.parametrize(
@@ -349,25 +351,26 @@ def test_bad_input_is_refused(change, text):
 
 def test_a_prior_that_is_none_is_refused():
     grid, y, _ = the_case("poles", "few")
-    with pytest.raises(ArgumentError, match=r"prior is a Matern32; expected a cagp_dist.Prior"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.condition(cagp.Matern32(1.0), grid, y, grid, solver=cagp.Rings())
+    assert refusal.value.key == "prior-type"
 
 
 def test_infinite_values_are_refused_beside_gaps():
     grid, y, observed = the_case("no poles", "few")
     y[~observed] = np.nan
     y[np.nonzero(observed)[0][:3], np.nonzero(observed)[1][:3]] = np.inf
-    with pytest.raises(
-        ArgumentError, match=r"y holds infinity; expected finite values, or NaN where nothing"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         solve(grid, y)
+    assert refusal.value.key == "infinite"
 
 
 def test_a_masked_array_is_told_how_to_be_given():
     grid = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
     y = np.ma.masked_greater(np.arange(12.0).reshape(grid.shape), 10.0)
-    with pytest.raises(ArgumentError, match=r"y has masked entries; .* y\.filled\(numpy\.nan\)"):
+    with pytest.raises(ArgumentError) as refusal:
         conditioned(grid, y, grid)
+    assert refusal.value.key == "masked-entries"
     posterior = conditioned(grid, y.filled(np.nan), grid)
     assert posterior.mean.shape == grid.shape
 

@@ -145,8 +145,9 @@ def test_waves_of_products_have_their_covariance_on_average(in_time):
 
 def test_waves_of_a_cycle_are_refused():
     cycle = cagp.SpaceTime(cagp.Matern32(0.3, 2.0), cagp.Periodic(cagp.Matern52(8.0), period=24.0))
-    with pytest.raises(ArgumentError, match="does not say its spectral density"):
+    with pytest.raises(ArgumentError) as refusal:
         draw_spectra(cycle, 4, 2, seed=0)
+    assert refusal.value.key == "no-spectral-density"
 
 
 def covariance_given_frequencies(kernel, X, seed):
@@ -420,10 +421,11 @@ def test_of_conjugate_gradients_each_sample_is_a_solve_and_calibrated_on_average
     low, high = binom.ppf([RARE / 12, 1.0 - RARE / 12], 40, 0.5)
     assert (low <= below).all()
     assert (below <= high).all()
-    with pytest.raises(ArgumentError, match="y holds 2 fields"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.sample_posterior(
             prior, problem.X, np.ones((50, 2)), problem.X_test, solver=solver, generator=rng
         )
+    assert refusal.value.key == "several-fields"
 
 
 def test_random_actions_go_the_way_of_their_states():
@@ -443,23 +445,26 @@ def test_progress_goes_from_none_to_nearly_all_and_memory_is_asked_for_first():
     assert len(fractions) == 2 * 3
     assert [report.batch for report in seen] == [1, 1, 1, 2, 2, 2]
     assert 0.0 < fractions[0] < fractions[-1] < 1.0
-    with pytest.raises(
-        BudgetError, match=r"Gauss-Seidel on 150 points needs about .* for 350 samples of 30 tar"
-    ):
+    with pytest.raises(BudgetError) as refusal:
         sampled(problem, BLOCKS, samples=700, memory_limit_bytes=2 * 2**20)
+    assert refusal.value.key == "memory"
 
 
 def test_what_is_no_generator_or_no_number_of_samples_is_refused():
     problem = regression_problem(20, q=3)
-    with pytest.raises(ArgumentError, match=r"generator is a int; expected numpy.random.default_rng\(seed\)"):
+    with pytest.raises(ArgumentError) as refusal:
         sampled(problem, BLOCKS, generator=3)
-    with pytest.raises(ArgumentError, match="samples"):
+    assert refusal.value.key == "generator"
+    with pytest.raises(ArgumentError) as refusal:
         sampled(problem, BLOCKS, samples=0)
-    with pytest.raises(ArgumentError, match=r"prior is a float; expected a cagp_dist.Prior"):
+    assert refusal.value.key == "no-count"
+    with pytest.raises(ArgumentError) as refusal:
         sampled(replace(problem, prior=1.0), BLOCKS)
+    assert refusal.value.key == "prior-type"
     for draw in (cagp.sample_posterior, cagp.posterior_by_samples):
-        with pytest.raises(ArgumentError, match=r"solver is None; expected a solver with its settings"):
+        with pytest.raises(ArgumentError) as refusal:
             draw(problem.prior, problem.X, problem.y, problem.X_test, solver=None, generator=None)
+        assert refusal.value.key == "solver-type"
 
 
 def test_draws_that_are_not_finite_are_an_error():

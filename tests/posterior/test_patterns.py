@@ -256,11 +256,13 @@ def test_a_pattern_that_does_not_fit_is_refused_before_any_solve():
     prior, begun, plans = cagp.Prior(KERNEL, 0.1), [], []
     given = {"solver": cagp.Cholesky(), "executor": SerialExecutor(), "memory_limit_bytes": 2_000_000}
     cagp.condition(prior, points, y[:, :1], X_TEST, **given)
-    with pytest.raises(BudgetError, match="exact Cholesky on 600 points needs"):
+    with pytest.raises(BudgetError) as refusal:
         cagp.condition(prior, points, y, X_TEST, **given, progress=begun.append, on_plan=plans.append)
+    assert refusal.value.key == "memory"
     assert begun == plans == []
-    with pytest.raises(BudgetError, match="more than the 0 B that may be used"):
+    with pytest.raises(BudgetError) as refusal:
         cagp.condition(prior, points, y, X_TEST, **{**given, "memory_limit_bytes": 1})
+    assert refusal.value.key == "memory"
 
 
 def test_actions_that_no_pattern_can_take_are_not_counted():

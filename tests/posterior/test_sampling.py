@@ -138,5 +138,6 @@ def test_what_is_no_generator_is_refused(generator):
 @pytest.mark.parametrize("fields", [0, -1, 2.0, "3", True])
 def test_numbers_of_draws_that_are_none_are_refused(fields):
     problem, generator = grid_problem(), np.random.default_rng(0)
-    with pytest.raises(ArgumentError, match=r"fields is .*; expected an integer of at least 1"):
+    with pytest.raises(ArgumentError) as refusal:
         problem.rings.sample(generator, fields=fields)
+    assert refusal.value.key == "no-count"

@@ -91,16 +91,16 @@ def test_batch_systems_start_worker_jobs_and_keep_their_number(
 
 def test_jobs_that_are_not_taken_are_an_error_that_quotes_why(asked, monkeypatch, tmp_path):
     asked["refusal"] = "sbatch: error: invalid partition specified: nowhere"
-    with pytest.raises(
-        ClusterError, match=r"SLURM did not take .*partition specified: nowhere(?s:.)*jobqueue.slurm"
-    ):
+    with pytest.raises(ClusterError) as refusal:
         open_executor("slurm").__enter__()
+    assert refusal.value.key == "job-refused"
 
 
 def test_the_wait_for_jobs_is_spoken_of_and_ends(asked, monkeypatch, caplog):
     asked["most"] = 0
-    with pytest.raises(TimeLimitError, match=r"not done after the 1e-09 s"):
+    with pytest.raises(TimeLimitError) as refusal:
         open_executor("slurm", deadlines=Deadlines(total_seconds=1e-9)).__enter__()
+    assert refusal.value.key == "time-limit"
     pauses: list[float] = []  # only they take time, and nobody waits for them
     clock = types.SimpleNamespace(monotonic=lambda: sum(pauses), sleep=pauses.append)
     monkeypatch.setattr(deadlines, "time", clock)

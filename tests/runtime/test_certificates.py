@@ -66,13 +66,15 @@ def test_who_has_the_certificate_works_there(cluster, folder):
 def test_plain_tcp_another_certificate_and_none_are_refused(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(runtime_dask, "CONNECT_SECONDS", 2)
     address = cluster.scheduler_address
-    with pytest.raises(ClusterError, match="no Dask scheduler answers at tcp://"):
+    with pytest.raises(ClusterError) as refusal:
         open_executor(address.replace("tls", "tcp")).__enter__()
+    assert refusal.value.key == "no-scheduler"
     make_certificates(tmp_path)
     with configured(tmp_path), pytest.raises(ClusterError, match="no Dask scheduler answers at tls://"):
         open_executor(address).__enter__()
-    with pytest.raises(ConfigurationError, match=r"names none; expected ca-file and .*DASK_CONFIG"):
+    with pytest.raises(ConfigurationError) as refusal:
         open_executor(address).__enter__()
+    assert refusal.value.key == "certificate"
     with pytest.raises(OSError, match=r"(?i)tls|ssl|closed"):  # has nothing to show
         asyncio.run(greet(address, ssl._create_unverified_context()))
     with pytest.raises(ClusterError, match="no Dask scheduler answers"), configured(tmp_path):
@@ -104,16 +106,18 @@ def test_certificates_belong_to_their_owner_and_are_kept_until_their_last_week(t
 
 def test_without_openssl_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigurationError, match=r"apt-get install openssl.*or allow .* with --insecure"):
+    with pytest.raises(ConfigurationError) as refusal:
         make_certificates(tmp_path)
+    assert refusal.value.key == "certificate"
 
 
 def test_openssl_that_fails_is_quoted(tmp_path, monkeypatch):
     (tmp_path / "openssl").write_text("#!/bin/sh\necho no randomness >&2\nexit 1\n")
     (tmp_path / "openssl").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    with pytest.raises(ConfigurationError, match="could not make a certificate: no randomness"):
+    with pytest.raises(ConfigurationError) as refusal:
         make_certificates(tmp_path)
+    assert refusal.value.key == "certificate"
 
 
 @pytest.mark.parametrize("form", ["address", "file"])
@@ -125,8 +129,9 @@ def test_plain_tcp_to_another_machine_is_refused_unless_allowed(form, tmp_path, 
         Path(scheduler).write_text(f'{{"address": "{address}"}}')
     with pytest.raises(ConfigurationError, match=rf"{address} are not encrypted.*tls://.*--insecure"):
         open_executor(scheduler).__enter__()
-    with pytest.raises(ClusterError, match="no Dask scheduler answers"):
+    with pytest.raises(ClusterError) as refusal:
         open_executor(scheduler, insecure=True).__enter__()
+    assert refusal.value.key == "no-scheduler"
 
 
 @pytest.mark.parametrize(

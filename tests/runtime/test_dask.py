@@ -193,8 +193,9 @@ def test_address_where_nobody_answers(impatient):
 
 
 def test_address_that_is_no_address(impatient):
-    with pytest.raises(ClusterError, match="no Dask scheduler answers at pigeon://roof"):
+    with pytest.raises(ClusterError) as refusal:
         open_executor("pigeon://roof").__enter__()
+    assert refusal.value.key == "no-scheduler"
 
 
 def test_scheduler_file_that_is_not_there(tmp_path):
@@ -250,8 +251,9 @@ def empty_cluster():
 
 def test_a_scheduler_without_workers(empty_cluster, monkeypatch):
     monkeypatch.setattr(runtime_dask, "WORKER_SECONDS", 0.5)
-    with pytest.raises(ClusterError, match=r"has no workers after 0.5 s; start some with `dask worker`"):
+    with pytest.raises(ClusterError) as refusal:
         open_executor(empty_cluster.scheduler.address).__enter__()
+    assert refusal.value.key == "no-workers"
     with (
         Client(empty_cluster, set_as_default=False) as client,
         pytest.raises(ClusterError, match="has no workers after 0 s; start some"),
@@ -262,8 +264,9 @@ def test_a_scheduler_without_workers(empty_cluster, monkeypatch):
 def test_tasks_of_another_version_are_refused_by_workers_that_came_late(cluster):
     with Client(cluster, set_as_default=False) as client:
         task = client.submit(runtime_dask._run, "0.0.1", abs, -3)
-        with pytest.raises(ClusterError, match=r"has version .*, and the caller has 0.0.1"):
+        with pytest.raises(ClusterError) as refusal:
             task.result()
+        assert refusal.value.key == "versions-differ"
 
 
 def test_a_package_that_is_missing_where_a_task_arrives_is_named(cluster, monkeypatch):

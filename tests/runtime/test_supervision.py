@@ -133,8 +133,9 @@ def test_a_worker_that_goes_on_has_no_full_disk_any_more():
     client.workers = {"a": worker(executing=1)}
     watch.look()
     client.workers = {}
-    with pytest.raises(ClusterLostError, match="all workers of the Dask cluster were lost"):
+    with pytest.raises(ClusterLostError) as refusal:
         watch.look()
+    assert refusal.value.key == "workers-lost"
 
 
 def test_a_worker_that_never_answers_is_asked_once_and_given_up(monkeypatch, clock):
@@ -161,15 +162,17 @@ def test_a_worker_that_never_answers_is_asked_once_and_given_up(monkeypatch, clo
     assert calls == [0.0, 42.0, 84.0], "given up at the first look after 40.05 s, asked at the next"
     answers.set()
     assert supervision.has_ended(watch._question, 30.0)
-    with pytest.raises(ClusterError, match=r"/spill/a on worker a has 1 MiB free"):
+    with pytest.raises(ClusterError) as refusal:
         clock.look_on(watch, seconds=1.0, before=be_heard)
+    assert refusal.value.key == "worker-memory"
 
 
 def test_a_disk_that_takes_what_is_due_is_not_full(clock):
     client = Stub({"a": worker(status="paused")})
     client.disks = {"a": Spilling("/spill/a", FULL.disk, free_bytes=5 * 2**20, due_bytes=5 * 2**20)}
-    with pytest.raises(ClusterLostError, match="1 is paused because the memory is full"):
+    with pytest.raises(ClusterLostError) as refusal:
         clock.look_on(Watch(client, Deadlines(idle_seconds=0.2), ["a"]), seconds=5.0)
+    assert refusal.value.key == "workers-idle"
 
 
 def test_the_disk_of_several_workers_is_counted_once():
@@ -232,8 +235,9 @@ def test_headway_is_fewer_tasks_that_wait_than_ever(clock):
             clock.now += 0.1
 
     count_down()
-    with pytest.raises(ClusterLostError, match="no task ended"):
+    with pytest.raises(ClusterLostError) as refusal:
         count_down()
+    assert refusal.value.key == "stalled"
 
 
 def test_a_worker_without_a_sign_of_life_loses_its_tasks_to_the_others(clock):
@@ -253,8 +257,9 @@ def test_the_others_have_time_to_begin_with_the_tasks_of_a_silent_worker(clock):
     def be_heard():
         client.workers["b"]["last_seen"] = clock.now
 
-    with pytest.raises(ClusterLostError, match=r"no worker worked on one: of 1 worker"):
+    with pytest.raises(ClusterLostError) as refusal:
         clock.look_on(watch, seconds=20.0, step=0.02, before=be_heard)
+    assert refusal.value.key == "workers-idle"
     assert client.dropped == ["a"]
     assert 0.7 < clock.now < 0.8, "0.4 s after the tasks were given to the other one"
 
@@ -279,8 +284,9 @@ def test_what_this_process_stood_still_is_no_silence(clock):
     assert client.dropped == ["a"], "silent for 60 s while somebody looked"
     clock.now += 1000.0
     watch.begin()
-    with pytest.raises(ClusterLostError, match="no task ended for 100 s"):
+    with pytest.raises(ClusterLostError) as refusal:
         clock.look_on(watch, seconds=102.0, step=1.0, before=be_heard)
+    assert refusal.value.key == "stalled"
 
 
 @pytest.mark.exhaustive
@@ -305,20 +311,21 @@ def test_workers_that_are_replaced_one_after_the_other_are_no_lost_cluster():
         assert watch.look() == workers
     client.workers = {"e": worker()}
     assert watch.look() == ["e"], "it may be about to begin"
-    with pytest.raises(ClusterLostError, match="all workers of the Dask cluster were lost"):
+    with pytest.raises(ClusterLostError) as refusal:
         watch.look()
+    assert refusal.value.key == "workers-lost"
     client.workers = {}
-    with pytest.raises(ClusterLostError, match="all workers of the Dask cluster were lost"):
+    with pytest.raises(ClusterLostError) as refusal:
         Watch(client, Deadlines(), ["a"]).look()
+    assert refusal.value.key == "workers-lost"
 
 
 def test_a_scheduler_that_does_not_answer_is_lost(monkeypatch):
     client, ended = Stub({"a": worker()}), threading.Event()
     monkeypatch.setattr(client, "scheduler_info", lambda n_workers: ended.wait(60.0))
-    with pytest.raises(
-        ClusterLostError, match=r"scheduler at tcp://stub has not answered for 0.1 s.* Start it"
-    ):
+    with pytest.raises(ClusterLostError) as refusal:
         Watch(client, Deadlines(silence_seconds=0.1), ["a"]).look()
+    assert refusal.value.key == "no-scheduler"
     client.status = "connecting"
     with pytest.raises(
         ClusterLostError, match="connection to the Dask scheduler broke: the scheduler has gone"
@@ -330,8 +337,9 @@ def test_a_scheduler_that_does_not_answer_is_lost(monkeypatch):
 def test_the_time_of_a_whole_job_is_looked_at_whatever_the_cluster_does():
     watch = Watch(Stub({"a": worker(executing=1)}), Deadlines(total_seconds=0.01), ["a"])
     time.sleep(0.02)
-    with pytest.raises(TimeLimitError, match=r"not done after the 0.01 s"):
+    with pytest.raises(TimeLimitError) as refusal:
         watch.look()
+    assert refusal.value.key == "time-limit"
 
 
 @pytest.fixture

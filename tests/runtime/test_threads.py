@@ -191,25 +191,27 @@ def test_an_error_in_the_caller_ends_the_pool_without_the_queued_tasks():
 
     with pytest.raises(RuntimeError, match="caller"), ThreadExecutor(1) as executor:
         fail(executor)
-    with pytest.raises(ArgumentError, match="the thread pool is not open; the task was never run"):
+    with pytest.raises(ArgumentError) as refusal:
         handles[1].result()
+    assert refusal.value.key == "executor-closed"
     assert handles[0].result() is None, "a task that has begun is done to its end"
 
 
 def test_a_pool_that_is_not_open_refuses_work_instead_of_waiting_for_ever():
     closed = ThreadExecutor(1)
-    with pytest.raises(
-        ArgumentError, match=r"not open; use it inside `with ThreadExecutor\(\) as executor:`"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         closed.submit(abs, -1)
-    with pytest.raises(ArgumentError, match="not open"):
+    assert refusal.value.key == "executor-closed"
+    with pytest.raises(ArgumentError) as refusal:
         regression_problem(20).condition(cagp.GaussSeidel(1), executor=closed)
+    assert refusal.value.key == "executor-closed"
     with closed:
         handle = closed.submit(abs, -1)
         assert handle.result() == 1
     assert handle.result() == 1
-    with pytest.raises(ArgumentError, match="not open"):
+    with pytest.raises(ArgumentError) as refusal:
         closed.submit(abs, -1)
+    assert refusal.value.key == "executor-closed"
 
 
 def test_a_task_that_nobody_waits_for_is_not_run():
