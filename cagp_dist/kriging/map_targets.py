@@ -18,12 +18,11 @@ from cagp_dist.fields.axes import Horizontal, located, on_plane
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.observed_objects import ObservedObject, check_pairs
 from cagp_dist.fields.tables import TableLike, is_table, read_places
-from cagp_dist.geometry import median_spacing
-from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, means_between, nodes_per_side
+from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.latlon import LatLonGrid
-from cagp_dist.pipeline import Observations
+from cagp_dist.pipeline.map_cells import MapCells, tiled
 from cagp_dist.pipeline.map_points import MapPoints
-from cagp_dist.space import SPHERE, Plane, Region, Space, moved
+from cagp_dist.space import SPHERE, Region, Space, moved
 from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
 from cagp_dist.variables import bare
 
@@ -180,17 +179,8 @@ def of_table(
     static: Collection[str],
 ) -> Targets:
     """Places of a table and its static columns; of a plane by x and y, else degrees are brought there."""
-    roles = dict(columns or {})
-    if isinstance(space, Plane):
-        roles |= dict(zip("xy", space.names, strict=True))
-    places = read_places(table, columns=roles, static=static, plane=isinstance(space, Plane))
-    if (held := places.plane) and isinstance(space, Plane):
-        east, north = (held.xy * [space.scale_of(held.unit, name) for name in held.names]).T
-        space.check(north, east)
-        found = of_places(north, east, space, names=places.names)
-    else:
-        found = of_places(places.latitude_degrees, places.longitude_degrees, names=places.names)
-        found = _brought(found, space)
+    places = read_places(table, space, columns=columns, static=static)
+    found = _brought(of_places(*places.beside(space), names=places.names), space)
     return replace(found, static=places.static, static_units=places.static_units)
 
 
@@ -206,23 +196,14 @@ def _grid(north: ArrayLike, east: ArrayLike, space: Space) -> Horizontal:
 
 def of_grid(resolution: float, region: Region, space: Space = SPHERE) -> Targets:
     """Centres of the cells that tile a region, from south to north."""
-    north, west, south, east = region
     unit = space.unit or f"units of {space.what}"
     if not 0.0 < resolution <= space.coarsest:
         above = f" and at most {space.coarsest:g}" if np.isfinite(space.coarsest) else ""
         raise ArgumentError(
             f"the resolution is {resolution!r}; expected {unit}, above 0{above}.", key="resolution"
         )
-    cells = (north - south) * (east - west) / resolution**2
-    if cells > MOST_CELLS:
-        raise ArgumentError(
-            f"the region has {cells:.3g} cells of {resolution:g} {unit}; expected {MOST_CELLS:,} at "
-            "most. Take a coarser resolution or a smaller region.",
-            key="too-many-cells",
-        )
-    return _of_object(
-        _grid(_centres(south, north, resolution), _centres(west, east, resolution), space), space
-    )
+    cells = tiled(region, resolution, space)
+    return _of_object(_grid(cells.north, cells.east, space), space)
 
 
 def region_of(observed: ObservedObject, step: float | None = None) -> Region:
@@ -305,30 +286,18 @@ def of_kind(kind: Kind, targets: Targets, observed: ObservedObject) -> Targets:
             'kind="grid" for values at the places.',
             key="places-as-cells",
         )
-    sides, cells = _cells(targets, observed.points)
+    space, (y, x) = targets.space, (targets.coordinates[name] for name in targets.axes)
+    north, east = (np.asarray(axis.values, dtype=np.float64) for axis in (y, x))
+    cells = MapCells(north, east, edges=space.edges(north, east), space=space)
+    index = np.indices(targets.shape)
+    rows, columns = (index[targets.dims.index(str(axis.dims[0]))].ravel() for axis in (y, x))
+    means = cells.means(rows, columns, observed.points.spacing(observed.points.there))
     coordinates, bounds = dict(targets.coordinates), {}
-    for name, ends in zip(targets.axes, sides, strict=True):
+    for name, ends in zip(targets.axes, cells.edges or (), strict=True):
         axis = coordinates[name]
         bounds[f"{name}_bnds"] = xr.Variable((*axis.dims, "nv"), ends.T)
         coordinates[name] = xr.Variable(axis.dims, axis.values, {**axis.attrs, "bounds": f"{name}_bnds"})
-    return replace(targets, grid=None, cells=cells, coordinates=coordinates, bounds=bounds)
-
-
-def _cells(targets: Targets, points: Observations) -> tuple[tuple[Array, Array], CellMeans]:
-    """Edges of both axes, each (2, n), and means over the cells between them."""
-    assert targets.axes is not None
-    space, axes = targets.space, [targets.coordinates[name] for name in targets.axes]
-    sides = space.edges(*(np.asarray(axis.values, np.float64) for axis in axes))
-    rows, columns = (
-        np.indices(targets.shape)[targets.dims.index(str(axis.dims[0]))].ravel() for axis in axes
-    )
-    seen = np.unique(space.keys(points.north[points.there], points.east[points.there]), axis=0)
-    spacing = float(space.in_unit(np.asarray(median_spacing(space.positions(*seen.T)))))
-    side = max(float(np.ptp(each, axis=0).max()) for each in sides)
-    means = means_between(
-        space, sides[0][:, rows], sides[1][:, columns], nodes_per_side=nodes_per_side(side, spacing)
-    )
-    return sides, means
+    return replace(targets, grid=None, cells=means, coordinates=coordinates, bounds=bounds)
 
 
 def _region(given: object, space: Space) -> Region:
@@ -354,9 +323,3 @@ def _resolution(given: object, region: Region) -> float:
     return min(
         (factor * decade for factor in (1.0, 2.0, 2.5, 5.0, 10.0)), key=lambda step: abs(log10(step / wanted))
     )
-
-
-def _centres(start: float, stop: float, resolution: float) -> Array:
-    count = max(1, round((stop - start) / resolution))
-    step = (stop - start) / count
-    return np.asarray(np.round(start + (np.arange(count) + 0.5) * step, 9))

@@ -5,8 +5,8 @@
     Task --fit--> FittedModel --solve--> Solution --out_of_sample, recalibrate, score--> Result
 
 - `task`: what is asked, the steps, and what comes of it.
-- `observations`, `grid_places`, `map_points`, `split`: places, values, gaps and noise; the grid that points
-  are most of; where a map is wanted; what is held out.
+- `observations`, `grid_places`, `map_points`, `map_cells`, `split`: places, values, gaps and noise; the grid
+  that points are most of; where a map is wanted; cells that fill a region; what is held out.
 - `fitting`, `fitted_model`, `map_mean`, `integration`: sites and fits of parameters; the prior; its mean;
   distributions whose parameters are integrated over. `maps_at_times`, `gain_in_time`: all times together.
 - `field_solves`, `solve_plans`: the solve of all fields; the choice of its solver, and plans.

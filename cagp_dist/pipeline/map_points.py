@@ -1,7 +1,7 @@
 """Where a map is wanted, in numbers alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -10,7 +10,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.geometry import beside_hours
 from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.gram.targets import averaged, part, target_points
+from cagp_dist.gram.targets import averaged, joined_targets, part, target_points
 from cagp_dist.latlon import LatLonGrid
 
 
@@ -67,6 +67,26 @@ class Targets:
     mean_like: Indices | None = None
     sampled_at: MapPoints | None = None  # more of them, whose error bars come from samples
     samples: int = 0  # how many
+
+    @classmethod
+    def of_kinds(cls, parts: Mapping[str, Array | LinearFunctionals | None]) -> Self:
+        """Take points, or weighted sums of the field, by their kinds; None where there are none of a kind."""
+        kinds, end = {}, 0
+        there: list[Array | LinearFunctionals] = []
+        for name, wanted in parts.items():
+            size = 0 if wanted is None else len(wanted)
+            kinds[name] = slice(end, end + size)
+            end += size
+            there += [wanted] if wanted is not None and (size or not there) else []
+        return cls(MapPoints.of(joined_targets(there)), kinds)
+
+    def with_mean_at(self, points: MapPoints, *, like: str) -> Self:
+        """Add points where the mean alone is wanted; each goes with the nearest of a kind."""
+        from scipy.spatial import cKDTree
+
+        at = self.of_kind(like)
+        nearest = cKDTree(self.points.X[at]).query(points.X)[1]
+        return replace(self, mean_at=points, mean_like=np.asarray(at.start + nearest, dtype=np.intp))
 
     @property
     def size(self) -> int:

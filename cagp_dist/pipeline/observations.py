@@ -11,7 +11,7 @@ from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices, Mask, Names, Times
 from cagp_dist.budget.demand import MOST_MISSING
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import beside_hours, space_filling_order
+from cagp_dist.geometry import beside_hours, median_spacing, space_filling_order
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.pipeline.grid_places import GridPlaces, grid_of_points, no_rings
@@ -181,6 +181,11 @@ class Observations:
     def there(self) -> Indices:
         """Places with a value at some time, ascending."""
         return np.flatnonzero(self.present.any(axis=0))
+
+    def spacing(self, places: Indices) -> float:
+        """Median distance of some places from the next one of them, in the unit of the space."""
+        seen = np.unique(self.space.keys(self.north[places], self.east[places]), axis=0)
+        return float(self.space.in_unit(np.asarray(median_spacing(self.space.positions(*seen.T)))))
 
     @property
     def is_whole_grid(self) -> bool:

@@ -87,7 +87,7 @@ def _prior_of(model: FittedModel, points: Observations, chosen: Indices) -> Prio
 
 def seen_elsewhere(chosen: ChosenPoints, held_out: int) -> tuple[int, int]:
     """Count the views that targets of a filter have of its grid, and targets that are off its points."""
-    places, elsewhere = chosen.points.grid, np.asarray(chosen.new_inputs)[held_out:]
+    places, elsewhere = chosen.points.grid, chosen.predicted.points.X[held_out:]
     assert places is not None
     if not len(elsewhere):
         return 0, 0

@@ -248,7 +248,7 @@ def _demands(
     groups = fields_by_pattern(present)
     if not solver.many_fields:
         groups = [max(groups, key=lambda group: np.count_nonzero(present[group[0]]))[:1]]
-    targets = None if places is None or of_fold else seen.new_inputs
+    targets = None if places is None or of_fold else seen.predicted.points.wanted
     return [
         replace(
             of_all,

@@ -20,6 +20,7 @@ from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unwrapped_longitudes
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.pipeline import GridPlaces, Observations, Solver
+from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.regions import Region
 from cagp_dist.service.jobfile.design_table import (
     AllPoints,
@@ -29,7 +30,7 @@ from cagp_dist.service.jobfile.design_table import (
     RandomPoints,
     StridePoints,
 )
-from cagp_dist.service.map_cells import MapCells, cells_of
+from cagp_dist.service.map_cells import cells_of
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.text import counted
 

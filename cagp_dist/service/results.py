@@ -21,6 +21,7 @@ from cagp_dist.pipeline import Observations, solver_name
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.field_solves import SampledMap, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.recalibration import Distribution
 from cagp_dist.pipeline.task import FEW_PLACES, Result, noise_held_out
@@ -29,7 +30,7 @@ from cagp_dist.service.events import Clock
 from cagp_dist.service.filtered_jobs import state_group_of
 from cagp_dist.service.job_fit import FittedPrior, by_name, kernel_keys, numbers_of, prior_numbers
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
-from cagp_dist.service.map_cells import MapCells, Wanted
+from cagp_dist.service.map_cells import Wanted
 from cagp_dist.service.point_roles import Design, blocks_of_folds
 from cagp_dist.service.sharp_jobs import Sharpened
 from cagp_dist.service.simulated_jobs import Simulated

@@ -79,7 +79,7 @@ def sharpened(
     std = np.sqrt(np.maximum(variance, 0.0))  # the solve raises where they are negative beyond rounding
     ends = np.cumsum([len(points) for points in wanted])[:-1]
     test, cells, places = np.split(std, ends, axis=-1)
-    if prepared.sampled_inputs is not None and _has_distributions(prepared):
+    if prepared.design.samples and _has_distributions(prepared):
         cells = _sampled(prepared, model, fitted, execution)
     return Sharpened(fitted, test, cells, places)
 
@@ -97,7 +97,7 @@ def sharp_points(prepared: PreparedJob) -> tuple[Array, Array, Array]:
 
 def _has_distributions(prepared: PreparedJob) -> bool:
     """Whether the map of a job has distributions of observations: its cells are points."""
-    return prepared.design.cells is not None and prepared.design.cells.sides is None
+    return prepared.design.cells is not None and prepared.design.cells.edges is None
 
 
 def _problem(prepared: PreparedJob, model: FittedModel) -> "tuple[Prior, Array | LatLonGrid, Array]":
@@ -134,8 +134,8 @@ def _alone(solver: Solver) -> Solver:
 
 def _sampled(prepared: PreparedJob, model: FittedModel, fitted: FittedSharp, execution: Execution) -> Array:
     """Estimate standard deviations of a map from samples, the same for each stretch: shape (S, T, r)."""
-    inputs, (of_all, X, y) = prepared.sampled_inputs, _problem(prepared, model)
-    assert inputs is not None
+    sampled, (of_all, X, y) = prepared.predicted.sampled_at, _problem(prepared, model)
+    assert sampled is not None
     count, found = len(fitted.different), []
     for number, x in enumerate(fitted.different):
         found.append(
@@ -143,7 +143,7 @@ def _sampled(prepared: PreparedJob, model: FittedModel, fitted: FittedSharp, exe
                 Prior(fitted.stretch.kernel(of_all.kernel, x), of_all.noise_variance, of_all.mean),
                 X,
                 y,
-                inputs,
+                sampled.wanted,
                 solver=prepared.solver,
                 samples=prepared.design.samples,
                 execution=execution.part(number, count, f"lengthscale {number + 1} of {count} chosen"),

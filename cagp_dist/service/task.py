@@ -20,9 +20,8 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.canonical import observation_points, space_of
 from cagp_dist.fields.selection import parse_times, shown_time
 from cagp_dist.fields.tables import read_places
-from cagp_dist.geometry import coinciding, median_spacing
-from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.gram.targets import averaged, joined_targets, target_points
+from cagp_dist.geometry import coinciding
+from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import AUTO, KERNELS, Family, Kernel, families_of
 from cagp_dist.means import FieldMean, MeanFamily, WithCovariates
 from cagp_dist.pipeline import (
@@ -39,6 +38,7 @@ from cagp_dist.pipeline import (
     fields_by_pattern,
     solver_name,
 )
+from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.maps_at_times import COMPARED_IN_TIME, SAME_HOUR
@@ -54,10 +54,10 @@ from cagp_dist.service.jobfile.design_table import BlockPoints
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.prior_table import PriorNumbers, PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
-from cagp_dist.service.map_cells import MapCells, Wanted, samples_of_map
+from cagp_dist.service.map_cells import Wanted, samples_of_map
 from cagp_dist.service.point_roles import Design, design_points, places_on_grid
 from cagp_dist.service.recalibration_plan import with_errors
-from cagp_dist.space import SPHERE, Plane, Space, moved
+from cagp_dist.space import SPHERE, Space, moved
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
@@ -161,46 +161,29 @@ class ChosenPoints:
         return spacing_of(self.points, self.design)
 
     @cached_property
-    def new_inputs(self) -> Array | LinearFunctionals:
-        """All that has a column of the solve, as `columns` has it, on the unit sphere: (q, 3), or sums."""
-        return targets_of(self.points, self.design, self.calibrating, self.wanted)
+    def predicted(self) -> Targets:
+        """All that is predicted; what has a column of the solve by its kind."""
+        design, points, spacing = self.design, self.points, self.spacing
+        cells, fine = (
+            None if each is None else each.inputs(spacing) for each in (design.cells, design.mean_cells)
+        )
+        found = Targets.of_kinds(
+            {
+                "held out": points.X[design.test],
+                "calibration": points.X[self.calibrating],
+                "cells": None if design.samples else cells,
+                "places": None if self.wanted is None else self.wanted.X,
+                "regions": design.region_means,
+            }
+        )
+        if cells is not None and design.samples:
+            return replace(found, sampled_at=MapPoints.of(cells), samples=design.samples)
+        return found if fine is None else found.with_mean_at(MapPoints.of(fine), like="cells")
 
-    @cached_property
-    def columns(self) -> dict[str, slice]:
-        """Where in `new_inputs` each kind of target is."""
-        cells = 0 if self.design.cells is None or self.design.samples else self.design.cells.size
-        sizes = {
-            "held out": self.design.test.size,
-            "calibration": self.calibrating.size,
-            "cells": cells,
-            "places": 0 if self.wanted is None else self.wanted.north.size,
-            "regions": 0 if self.design.region_means is None else len(self.design.region_means),
-        }
-        ends = np.cumsum(list(sizes.values())).tolist()
-        return {name: slice(end - sizes[name], end) for name, end in zip(sizes, ends, strict=True)}
-
-    @cached_property
-    def mean_inputs(self) -> Array | LinearFunctionals | None:
-        """Map cells where the mean alone is wanted, on the unit sphere: points (r, 3), or means."""
-        cells = self.design.mean_cells
-        return None if cells is None else cells.inputs(self.spacing)
-
-    @cached_property
-    def sampled_inputs(self) -> Array | LinearFunctionals | None:
-        """Map cells whose error bars come from samples, on the unit sphere: points (r, 3), or means."""
-        cells = self.design.cells
-        return None if cells is None or not self.design.samples else cells.inputs(self.spacing)
-
-    @cached_property
-    def mean_like(self) -> Indices | None:
-        """Which of `new_inputs` each of `mean_inputs` goes with, (r,): the nearest cell with error bars."""
-        from scipy.spatial import cKDTree
-
-        cells, fine = self.design.cells, self.design.mean_cells
-        if cells is None or fine is None:
-            return None
-        nearest = cKDTree(cells.X).query(fine.X)[1]
-        return np.asarray(self.columns["cells"].start + nearest, dtype=np.intp)
+    @property
+    def columns(self) -> Mapping[str, slice]:
+        """Which column of the solve each kind of target has."""
+        return self.predicted.kinds
 
     @cached_property
     def gaps(self) -> Gaps | None:
@@ -253,7 +236,7 @@ class PreparedJob(ChosenPoints):
     def task(self) -> Task:
         """What is asked, as `cagp_dist.pipeline.task` takes it."""
         points, design, prior = self.points, self.design, self.job.prior
-        folds, targets = design.folds, MapPoints.of(self.new_inputs)
+        folds, targets = design.folds, self.predicted
         fold_of = None
         if folds is not None:
             of_place = np.full(points.north.size, -1)
@@ -265,10 +248,10 @@ class PreparedJob(ChosenPoints):
             there = self.seen.points.at(chosen)
             observations, hours = there.in_space_and_time(self.seen.points.times), points.times.size
             check_informed(self)
-            targets = targets.at_hours(hours_since(points.times, observations.origin))
+            at = hours_since(points.times, observations.origin)
+            targets = replace(targets, points=targets.points.at_hours(at))
             fold_of = None if folds is None else of_place[chosen[np.nonzero(there.present)[1]]]
             split = Split(np.arange(observations.north.size), fold_of=fold_of)
-        fine, sampled = self.mean_inputs, self.sampled_inputs
         calibrating = None
         if self.recalibration.errors == "points":
             training = points.positions[design.train], points.values[:, design.train]
@@ -280,14 +263,7 @@ class PreparedJob(ChosenPoints):
         return Task(
             observations,
             split,
-            Targets(
-                targets,
-                self.columns,
-                None if fine is None else MapPoints.of(fine),
-                self.mean_like,
-                None if sampled is None else MapPoints.of(sampled),
-                design.samples,
-            ),
+            targets,
             self.settings() if prior.numbers is None else self._given(prior.numbers),
             solver=self.solver if self.seen is None else self.job.solver.build() or "auto",
             fold_solver=self.fold_solver if self.seen is None else self.job.solver.build() or "auto",
@@ -427,7 +403,7 @@ def prepare_job(
     if not isinstance(family, WithCovariates):
         for cells in (design.cells, design.mean_cells) if points.space.has_latitudes else ():
             if cells is not None:
-                family.check_covers(*cells.covered())
+                family.check_covers(*cells.corners())
         family.check_covers(points.north, points.east)
     elif design.region_means is not None:
         family.basis_at(design.region_means.nodes)  # a mean over a part of a region is another one
@@ -554,28 +530,9 @@ def check_informed(job: PreparedJob) -> None:
         )
 
 
-def targets_of(
-    points: Observations, design: Design, calibrating: Indices, wanted: Wanted | None
-) -> Array | LinearFunctionals:
-    """Test points, predicted calibration points, map cells, places and means over regions, in this order."""
-    cells = design.cells
-    parts: list[Array | LinearFunctionals] = [
-        points.X[chosen] for chosen in (design.test, calibrating) if chosen is design.test or chosen.size
-    ]
-    if cells is not None and not design.samples:
-        parts.append(cells.inputs(spacing_of(points, design)))
-    if wanted is not None:
-        parts.append(wanted.X)
-    if design.region_means is not None:
-        parts.append(design.region_means)
-    return joined_targets(parts)
-
-
 def spacing_of(points: Observations, design: Design) -> float:
     """Distance of observed points from each other in degrees; 0 where no map asks for means over cells."""
-    if design.cells is None or design.cells.sides is None:
-        return 0.0
-    return float(points.space.in_unit(np.asarray(median_spacing(points.positions[design.train]))))
+    return 0.0 if design.cells is None or design.cells.edges is None else points.spacing(design.train)
 
 
 def targets_path(address: str) -> Path:
@@ -594,18 +551,9 @@ def wanted_places(address: str | None, space: Space = SPHERE) -> Wanted | None:
             key="no-table",
         )
     try:
-        found = read_places(
-            path,
-            columns=dict(zip("xy", space.names, strict=True)) if isinstance(space, Plane) else None,
-            plane=isinstance(space, Plane),
-        )
-        north, east = found.latitude_degrees, found.longitude_degrees
-        if (held := found.plane) and isinstance(space, Plane):
-            east, north = (held.xy * [space.scale_of(held.unit, name) for name in held.names]).T
-            space.check(north, east)
-        else:
-            north, east = moved(SPHERE, space, north, east, what="target")
-        return Wanted(north, east, space, found.names)
+        found = read_places(path, space)
+        north, east, own = found.beside(space)
+        return Wanted(*moved(own, space, north, east, what="target"), space, found.names)
     except ArgumentError as error:
         raise ConfigurationError(f"[design] targets: {error}", key="targets") from error
 

@@ -5,11 +5,11 @@ import pytest
 
 from cagp_dist.cartography.raster import resample
 from cagp_dist.geometry import unit_sphere
+from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.report import write_report
 from cagp_dist.report.published import Grid
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.run import run
 from cagp_dist.store.zarr_arrays import read_group
 

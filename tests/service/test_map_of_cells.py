@@ -6,11 +6,11 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.geometry import spacing_degrees
 from cagp_dist.gram.cell_means import CellMeans
+from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.report import write_report
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
 from cagp_dist.store.zarr_arrays import read_group
@@ -133,7 +133,8 @@ def test_jobs_of_points_keep_their_names(tmp_path):
 
 
 def test_nodes_follow_the_distance_of_observations():
-    cells = MapCells(np.array([0.0]), np.array([0.0]), sides=(4.0, 4.0))
+    edges = np.array([[-2.0], [2.0]])
+    cells = MapCells(np.array([0.0]), np.array([0.0]), edges=(edges, edges))
     assert [cells.nodes_per_side(spacing) for spacing in (np.inf, 8.0, 2.0, 1.0, 0.1, 0.0)] == [
         2,
         2,

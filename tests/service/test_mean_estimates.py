@@ -104,7 +104,7 @@ def test_a_job_gives_what_condition_gives(job, tmp_path, static, solver):
         NUMBERS["noise_variance"],
         cagp.mean_family("quadratic-latitude", covariates=[relief]),
     )
-    found = cagp.condition(prior, task.inputs, task.targets, task.new_inputs, solver=task.solver)
+    found = cagp.condition(prior, task.inputs, task.targets, task.predicted.points.wanted, solver=task.solver)
     posterior = published(outcome, "posterior")
     np.testing.assert_allclose(posterior.t2m_mean[0], found.mean[:, 0], rtol=1e-12)
     np.testing.assert_allclose(posterior.t2m_std[0], np.sqrt(found.variance), rtol=1e-9)

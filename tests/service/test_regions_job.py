@@ -17,7 +17,7 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.service.task import prepare_job, targets_of
+from cagp_dist.service.task import prepare_job
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group
 
@@ -92,9 +92,8 @@ def test_a_plan_counts_what_wide_regions_take_of_neighbours():
     task = prepare_job(job, ingest(job, report=lambda text: None))
     prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=mean_of(task))
     plans: list[cagp.Plan] = []
-    targets = targets_of(task.points, task.design, np.arange(0), None)
     cagp.condition(
-        *(prior, task.inputs, task.targets, targets),
+        *(prior, task.inputs, task.targets, task.predicted.points.wanted),
         solver=task.solver,
         executor=SerialExecutor(),
         on_plan=plans.append,

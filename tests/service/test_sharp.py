@@ -190,7 +190,7 @@ def test_a_sampled_map_has_samples_for_each_lengthscale(stores, tmp_path):
     for samples in (0, 400):
         design = {"map": {**map_grid(30.0), "std_samples": samples}}
         task = task_of(the_job(stores["whole"], tmp_path, design=design, settings=FEW))
-        assert (task.sampled_inputs is not None) == bool(samples)
+        assert (task.predicted.sampled_at is not None) == bool(samples)
         result, maps[samples] = result_of(task)
         assert groups_of(task, result, maps[samples])["map"].t2m_quantile.shape == (2, 7, 6, 12)
     np.testing.assert_allclose(maps[400].fitted.beta, maps[0].fitted.beta, rtol=1e-9)

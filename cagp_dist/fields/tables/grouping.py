@@ -9,7 +9,7 @@ from cagp_dist.arrays import Array, Indices, Names, Times
 from cagp_dist.errors import DataError
 from cagp_dist.memory import available_bytes
 from cagp_dist.remedies import Setting
-from cagp_dist.space import SPHERE, CRSLike, Space, plane_of
+from cagp_dist.space import SPHERE, CRSLike, Plane, Space, plane_of
 from cagp_dist.text import bytes_text, counted
 
 SAME = 6  # decimals of degrees, 0.1 m, within which a place is the same
@@ -54,6 +54,15 @@ class Places:
             return self.latitude_degrees, self.longitude_degrees, SPHERE
         east, north = self.plane.xy.T
         return north, east, plane_of(crs, names=self.plane.names, unit=self.plane.unit)
+
+    def beside(self, space: Space) -> tuple[Array, Array, Space]:
+        """Give y and x in the unit of a plane, where they are of it, as `located` does."""
+        if self.plane is None or not isinstance(space, Plane):
+            return self.latitude_degrees, self.longitude_degrees, SPHERE
+        factors = [space.scale_of(self.plane.unit, name) for name in self.plane.names]
+        east, north = (self.plane.xy * factors).T
+        space.check(north, east)
+        return north, east, space
 
     def at(self, rows: Indices | slice) -> "Places":
         """Take some of the places."""

@@ -42,6 +42,7 @@ from cagp_dist.fields.tables.repeats import (
 )
 from cagp_dist.fields.tables.table_files import TableLike
 from cagp_dist.remedies import Setting
+from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.text import counted
 from cagp_dist.variables import bare
 
@@ -223,15 +224,15 @@ def _at_times(frame: Columns, times: Times | None, wanted: object) -> tuple[Indi
 
 def read_places(
     source: TableLike,
+    space: Space = SPHERE,
     *,
     columns: Mapping[str, str] | None = None,
     static: Collection[str] = (),
-    plane: bool = False,
 ) -> Places:
-    """Read places as `read_table`; with ``plane`` degrees stand in where there are no columns of x and y."""
-    frame = Columns.open(source)
-    roles = column_roles(columns)
-    if plane:
+    """Read places as `read_table`; of a plane degrees stand in where there are no columns of its x and y."""
+    frame, roles, plane = Columns.open(source), column_roles(columns), isinstance(space, Plane)
+    if isinstance(space, Plane):
+        roles |= dict(zip("xy", space.names, strict=True))
         roles = {role: name for role, name in roles.items() if role not in "xy" or name in frame.columns}
         usual = _OF_A_PLANE.items()
         plane = all(role in roles or frame.find(role, None, names, needed=False) for role, names in usual)
