@@ -3,6 +3,10 @@
 import difflib
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def bytes_text(count: float) -> str:
@@ -14,6 +18,13 @@ def bytes_text(count: float) -> str:
         if count < 999.5:  # above, three digits would need a power of ten
             return f"{count:.3g} {unit}"
     return f"{count / 1024:.3g} TiB"
+
+
+def shown_time(time: "np.datetime64") -> str:
+    """Write a time as messages show it, to the minute where that is exact."""
+    exact = time.astype("datetime64[ns]")
+    minute = exact.astype("datetime64[m]")
+    return str(minute if minute == exact else exact)
 
 
 def duration(seconds: float) -> str:

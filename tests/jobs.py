@@ -8,7 +8,7 @@ import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.map_mean import mean_of_all
-from cagp_dist.pipeline.task import Fitted, fit, fit_folds, out_of_sample, recalibrate, score, solve
+from cagp_dist.pipeline.solve_task import solve_task
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.sharp_jobs import sharpened
 
@@ -61,18 +61,22 @@ def _toml(value: object) -> str:
     return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
 
 
-def result_of(prepared, *, executor=None, solution=None, fitted=None):
-    """Do what a run does with a job that is prepared: its result, and a sharp GP where it asks for one."""
-    task, execution = prepared.task, Execution(executor or SerialExecutor())
-    if fitted is None:
-        model = fit(task, execution)
-        fitted = Fitted(model, fit_folds(task, model, execution))
-    solution = solve(task, fitted, execution) if solution is None else solution
-    errors, sharp = out_of_sample(task, fitted, solution, execution), None
+def result_of(prepared, *, executor=None, like=None):
+    """Do what a run does with a job that is prepared; with priors and solution of another, if given."""
+    execution, learn, done = Execution(executor or SerialExecutor()), None, {}
     if prepared.recalibration.method == SHARP:
-        sharp = sharpened(prepared, fitted.model, errors, execution)
-    learned = recalibrate(task, errors, None if sharp is None else sharp.fitted)
-    return score(task, fitted, solution, learned), sharp
+
+        def learn(task, priors, errors):
+            return sharpened(prepared, priors.model, errors, execution)
+
+    if like is not None:
+        done = {"fits of folds": like.priors.of_folds, "solve": like.solution}
+
+    def step(name, do, about):
+        return done[name] if name in done else do(execution)
+
+    model = None if like is None else like.priors.model
+    return solve_task(prepared.task, step, model=model, learn=learn)
 
 
 def mean_of(prepared):

@@ -100,7 +100,7 @@ def test_json_log_and_metrics_tell_programs_what_people_are_told(job, tmp_path, 
     times = [datetime.fromisoformat(event["time"]) for event in events]
     assert times == sorted(times)
     assert all(time.utcoffset() == timedelta(0) for time in times)
-    stages = ["Observations", "Points", "Solve", "Scores", "Publication", "Report"]
+    stages = ["Observations", "Points", "Solve", "Scores", "Results", "Publication", "Report"]
     for kind in ("start", "done"):
         assert [event["stage"] for event in events if event["event"] == kind] == stages
     solved = next(event for event in events if event["event"] == "done" and event["stage"] == "Solve")
@@ -269,6 +269,7 @@ def test_run_shows_its_stages_on_standard_error(done):
         "Points",
         "Solve",
         "Scores",
+        "Results",
         "Publication",
         "Report",
     ]
@@ -396,7 +397,7 @@ def test_run_fits_first_and_finds_its_run_without_fitting_again(fit_job, monkeyp
     first = cagp("run", fit_job)
     assert first.exit_code == 0, first.output
     stages = [line.split()[1] for line in timed_lines(first.stderr) if line.startswith("done")]
-    assert stages == ["Observations", "Points", "Fit", "Solve", "Scores", "Publication", "Report"]
+    assert stages == ["Observations", "Points", "Fit", "Solve", "Scores", "Results", "Publication", "Report"]
     page = Path(first.stdout.split("report  ")[1].strip()).read_text()
     assert "Prior, fitted to the 100 observed points" in page
     monkeypatch.setattr("cagp_dist.service.run.fit_prior", None)
@@ -601,13 +602,11 @@ def test_every_error_is_one_block_with_its_exit_code(job, monkeypatch, error, co
 def test_a_solve_that_breaks_down_exits_with_3(job, tmp_path, monkeypatch, page_not_drawn):
     import dataclasses
 
-    import cagp_dist.service.run as service
+    from cagp_dist.pipeline.steps import solve
     from cagp_dist.solvers import Status
 
-    solve = service.solve
     monkeypatch.setattr(
-        service,
-        "solve",
+        "cagp_dist.pipeline.solve_task.solve",
         lambda *arguments, **settings: dataclasses.replace(
             solve(*arguments, **settings), status=Status.BREAKDOWN
         ),

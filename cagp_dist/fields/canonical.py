@@ -39,7 +39,6 @@ from cagp_dist.fields.selection import (
     not_thinned,
     on_grid,
     parse_times,
-    shown_time,
     the_time,
     time_positions,
 )
@@ -47,6 +46,7 @@ from cagp_dist.pipeline import Observations
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.store.batches import marked, preliminary_times, still_preliminary
 from cagp_dist.store.published_variables import STATION_NAME
+from cagp_dist.text import shown_time
 from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable, range_error, variable_of
 
 Values = NDArray[np.float32]

@@ -32,7 +32,7 @@ from cagp_dist.fields.groups import dataset_of
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.named_sources import is_source, open_named
 from cagp_dist.fields.points import points_in, table_of
-from cagp_dist.fields.selection import Selection, shown_time
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import (
     Table,
@@ -47,7 +47,7 @@ from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, CRSLike, Space
 from cagp_dist.space.systems import describes_system
 from cagp_dist.store.published_variables import COORDINATES
-from cagp_dist.text import counted
+from cagp_dist.text import counted, shown_time
 from cagp_dist.variables import Transform, field_name, log1p_of, variable_named
 from cagp_dist.variables.units import cf_units
 

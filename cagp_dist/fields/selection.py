@@ -11,7 +11,7 @@ from cagp_dist.errors import AbsentTimeError, ConfigurationError, DataError
 from cagp_dist.remedies import Setting
 from cagp_dist.space import CRSLike
 from cagp_dist.space.systems import written_system
-from cagp_dist.text import counted
+from cagp_dist.text import counted, shown_time
 from cagp_dist.variables import T2M, Transform
 
 Area = tuple[float, float, float, float]
@@ -144,13 +144,6 @@ def the_time(wanted: Times, what: str) -> Times:
             remedies=(Setting("times", [shown_time(wanted[0])]),),
         )
     return wanted
-
-
-def shown_time(time: np.datetime64) -> str:
-    """Write a time as messages show it, to the minute where that is exact."""
-    exact = time.astype("datetime64[ns]")
-    minute = exact.astype("datetime64[m]")
-    return str(minute if minute == exact else exact)
 
 
 def time_positions(available: Times, wanted: Times | None) -> Indices:

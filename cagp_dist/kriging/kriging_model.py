@@ -1,10 +1,10 @@
 """`krige`, and its object form `Kriging`: fitted once, asked many times."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
 import xarray as xr
@@ -42,14 +42,9 @@ from cagp_dist.kriging.map_targets import (
 )
 from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.pipeline import Hyperparameters, Resources, Solver
-from cagp_dist.pipeline.cross_validation import (
-    RecalibratedMap,
-    check_recalibration,
-    cross_validate,
-    recalibrate_map,
-)
+from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
 from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, MEAN, NUGGET, UNINFORMED
-from cagp_dist.pipeline.field_solves import Execution, Solution
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
 from cagp_dist.pipeline.map_mean import MeanLike
@@ -59,12 +54,16 @@ from cagp_dist.pipeline.map_samples import draw_fields
 from cagp_dist.pipeline.map_solves import plan_of_map, solver_of
 from cagp_dist.pipeline.maps_at_times import MOST_TOGETHER
 from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.solve_task import Step, solve_task
 from cagp_dist.pipeline.split import Split, usual_blocks
-from cagp_dist.pipeline.task import ModelSettings, Task, fit, predict
+from cagp_dist.pipeline.steps import fit
+from cagp_dist.pipeline.task import ModelSettings, Result, Task
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
 from cagp_dist.variables import Transform
+
+T = TypeVar("T")
 
 
 def krige(
@@ -297,6 +296,12 @@ class _Call:
     resources: Resources
     narrator: Narrator
 
+    def step(self, name: Step, do: Callable[[Execution], T], /, *, about: Callable[[T], str]) -> T:
+        """Do a step of a task; what came of it is not said."""
+        with self.narrator.stage(name) as report:
+            on_plan = self.narrator.tell if name == "solve" else lambda plan: None
+            return do(Execution.on(self.resources, report=report, on_plan=on_plan))
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Kriging:
@@ -489,11 +494,11 @@ class Kriging:
             self._check_plan(observed, targets, call)
             if not arrays:
                 return self._map(targets, kind, call)
-            prediction = self._predicted(targets, call)
-            std = prediction.std
+            result = self._solved(targets, call)
+            std = result.solution.std
             if return_std and self.recalibration != "none":
-                std = std * self._recalibrated(prediction, targets, call).by
-        mean, std = (shaped(each, observed, targets).T for each in (prediction.mean, std))
+                std = std * result.correction(result.distribution_at())
+        mean, std = (shaped(each, observed, targets).T for each in (result.solution.mean, std))
         return (mean, std) if return_std else mean
 
     def _check_plan(self, observed: ObservedObject, targets: Targets, call: _Call) -> None:
@@ -505,50 +510,40 @@ class Kriging:
             together = together.part(np.arange(min(len(together.X), MOST_TOGETHER)))
         plan_of_map(points, together, solver, call.resources, kernel_parts=len(families(given_kernel(self))))
 
-    def _predicted(self, targets: Targets, call: _Call) -> Solution:
+    def _solved(self, targets: Targets, call: _Call) -> Result:
         """Solve, and warn where the observations say nothing."""
         observed, learned = self._fitted(targets)
         task = self._task(observed, ModelSettings(learned.kernel, learned.mean), targets.points)
-        with call.narrator.stage("solve") as report:
-            execution = Execution.on(call.resources, report=report, on_plan=call.narrator.tell)
-            prediction = predict(task, learned, execution)
-        prior = prior_variance(learned.kernel, targets.points.wanted)
+        task = replace(task, recalibration=usual_recalibration(self.recalibration, task, learned))
+        result = solve_task(task, call.step, model=learned)
+        solution, prior = result.solution, prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
-        if (drift := prediction.drift) is not None and drift.names == ("constant",):
+        if (drift := solution.drift) is not None and drift.names == ("constant",):
             prior = prior + drift.std[0][:, None] ** 2  # of the level, which is estimated
-        if prior.size and (prediction.std**2 > UNINFORMED * prior).all():
+        if prior.size and (solution.std**2 > UNINFORMED * prior).all():
             why = why_uninformed(observed, learned, targets)
             warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)
-        return prediction
+        return result
 
     def _map(self, targets: Targets, kind: Kind, call: _Call) -> xr.Dataset:
         """Solve, and give the result as a data set."""
         observed, learned = self._fitted(targets)
-        prediction = self._predicted(targets, call)
+        solved = self._solved(targets, call)
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
         written = f"cagp.krige({', '.join(filter(None, settings))})"
-        result = as_dataset(prediction, observed, learned, targets, call=written)
+        result = as_dataset(solved.solution, observed, learned, targets, call=written)
         if targets.in_time:
             prior = prior_variance(learned.kernel, targets.points.wanted)
-            left = (prediction.std**2 / prior).reshape(targets.hours.size, -1).min(axis=1)
+            left = (solved.solution.std**2 / prior).reshape(targets.hours.size, -1).min(axis=1)
             about = evidence(targets.hours, observed.points.hours, ~(left <= UNINFORMED), causal=self.causal)
             result = result.assign_coords(evidence=about)
         elif gain := gain_of_other_times(observed.points, learned):
             result.attrs["other_times"] = gain
         if self.recalibration == "none":
             return with_system(result, targets)
-        found = self._recalibrated(prediction, targets, call)
-        corrected = with_recalibration(result, found, observed, targets, method=self.recalibration)
+        corrected = with_recalibration(result, solved, observed, targets, method=self.recalibration)
         return with_system(corrected, targets)
-
-    def _recalibrated(self, prediction: Solution, targets: Targets, call: _Call) -> RecalibratedMap:
-        """Correct a prediction by errors at places that are left out."""
-        observed, learned = self._fitted(targets)
-        task = self._task(observed, ModelSettings(learned.kernel, learned.mean), targets.points)
-        with call.narrator.stage("recalibration") as report:
-            execution = Execution.on(call.resources, report=report)
-            return recalibrate_map(task, learned, prediction, execution, method=self.recalibration)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""

@@ -15,11 +15,12 @@ from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.drift import Drift
 from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.pipeline import FitResult
-from cagp_dist.pipeline.cross_validation import LeftOutFolds, RecalibratedMap
+from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_samples import Draws
+from cagp_dist.pipeline.task import Result
 from cagp_dist.space.sphere import one_or_all
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED
 from cagp_dist.text import bytes_text
@@ -234,11 +235,13 @@ def with_system(result: xr.Dataset, targets: Targets) -> xr.Dataset:
 
 
 def with_recalibration(
-    result: xr.Dataset, found: RecalibratedMap, observed: ObservedObject, targets: Targets, *, method: str
+    result: xr.Dataset, solved: Result, observed: ObservedObject, targets: Targets, *, method: str
 ) -> xr.Dataset:
     """Add the recalibrated distribution of observations at targets: ``predictive_std`` and ``quantile``."""
-    dims, usual = field_dims(observed, targets), sqrt(found.noise_variance)
-    of_what = f"of an observation of {observed.what}, with usual noise" + ", recalibrated" * found.corrected
+    found, corrects = solved.distribution_at(), solved.corrected
+    dims = field_dims(observed, targets)
+    usual = sqrt(solved.priors.model.usual_noise(solved.task.observed))  # with what is known of most places
+    of_what = f"of an observation of {observed.what}, with usual noise" + ", recalibrated" * corrects
     quantiles = [shaped(of_level, observed, targets) for of_level in np.moveaxis(found.quantiles, 1, 0)]
     about_std = {
         "long_name": f"standard deviation {of_what}",
@@ -252,21 +255,21 @@ def with_recalibration(
     if found.local_scale is not None:
         about = {"long_name": "local scale of the errors", "units": "1", "comment": LOCAL_SCALE}
         corrected["local_scale"] = dims, shaped(found.local_scale, observed, targets), about
-    by = xr.DataArray(shaped(found.by, observed, targets), dims=dims)
+    by = xr.DataArray(shaped(solved.correction(found), observed, targets), dims=dims)
     for name in {"std", "std_computational"} & {*map(str, result.data_vars)}:
         corrected[name] = (by * result[name]).assign_attrs(result[name].attrs)
-        corrected[name].attrs["long_name"] += f", {RECALIBRATED}" * found.corrected
+        corrected[name].attrs["long_name"] += f", {RECALIBRATED}" * corrects
     if "field_quantile" in result:
         spread = result["field_quantile"] - result["mean"]
         corrected["field_quantile"] = (result["mean"] + by * spread).transpose(*spread.dims)
         corrected["field_quantile"].attrs = result["field_quantile"].attrs
-    if found.corrected:
+    if corrects:
         corrected["std"].attrs["comment"] = LATENT
     return corrected.assign_attrs(
-        recalibration=method if found.corrected else "none",
+        recalibration=method if corrects else "none",
         reference_noise_std=usual,
-        recalibration_statement=f"{found.statement} predictive_std and quantile describe an observation with "
-        "reference_noise_std.",
+        recalibration_statement=f"{solved.distributions.found.statement()} predictive_std and quantile "
+        "describe an observation with reference_noise_std.",
     )
 
 

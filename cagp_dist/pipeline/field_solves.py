@@ -25,6 +25,7 @@ from cagp_dist.samples import posterior_by_samples
 from cagp_dist.solvers import Neighbours, Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.interface import LinearMean, no_op
+from cagp_dist.text import counted
 
 SAMPLES_OF_MAP = 0x6D6170  # Names the stream of random numbers of samples of maps
 
@@ -132,6 +133,13 @@ class Solution:
     def std(self) -> Array:
         """Posterior standard deviation (T, q), latent."""
         return self.steps[-1].std
+
+    def line(self) -> str:
+        """Say how the solve ended."""
+        said: str = self.status.value
+        if self.status is Status.EXACT:
+            return said
+        return f"{said} after {counted(self.steps[-1].iteration, 'iteration')}"
 
     def of_times(self, count: int) -> "Solution":
         """Give each of so many times of the targets a row: (1, T q) as (T, q)."""

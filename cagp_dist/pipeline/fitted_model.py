@@ -21,7 +21,7 @@ from cagp_dist.likelihood.numbering import NAMES, Numbering, is_family
 from cagp_dist.means import MEANS, LatitudePolynomial
 from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.fitting import Sites, choose_sites, fit_numbers
-from cagp_dist.pipeline.map_mean import MeanLike, is_estimated, mean_of, mean_of_all
+from cagp_dist.pipeline.map_mean import MeanLike, is_estimated, is_read, mean_of, mean_of_all
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
@@ -108,6 +108,11 @@ class FittedModel:
         """Whether plugged-in numbers are no optimum, but for a noise that is too small to be found."""
         result = self.result if self.integrated is None else None
         return result is not None and not result.status.ok and not noise_is_negligible(result, result.prior)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether each observation has a mixture that all others give it, of numbers integrated over."""
+        return self.integrated is not None and not is_read(self.mean)
 
     @property
     def estimates_mean(self) -> bool:

@@ -25,7 +25,7 @@ def leave_one_out(
     NaN where nothing was observed; None where that is not `has_left_out`.
     """
     mean, std = np.full((2, *observed.values.shape), np.nan)
-    if (found := learned.integrated) is not None and not is_read(learned.mean):
+    if learned.mixes and (found := learned.integrated) is not None:
         patterns = zip(observed.patterns(), fields_of(learned, observed, found.held), strict=True)
         for (places, _), (fields, chosen) in patterns:
             if places.size <= len(fields.mean.coefficient_names):  # without one, the mean is not estimated

@@ -1,7 +1,7 @@
 """Distributions of observations, recalibrated by errors of predictions that did not use them."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, Self
 
 import numpy as np
@@ -172,11 +172,18 @@ class Distributions:
     everywhere: Fitted  # from all errors
     # of a cross-validation, for the places of each fold: from the errors of the others
     by_fold: tuple[Fitted, ...] = ()
+    # of a sharp GP: latent standard deviations (S, T, q) at targets of each kind, for each of its kernels
+    stretched: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def corrected(self) -> bool:
         """Whether a method changes the distributions."""
         return self.found.method != "none"
+
+    def stretched_at(self, kind: str | None, noise_variance: float | Array) -> Array | None:
+        """Give the standard deviations (S, T, q) of observations that a sharp GP has at targets of a kind."""
+        latent = None if kind is None else self.stretched.get(kind)
+        return None if latent is None else np.sqrt(latent**2 + noise_variance)
 
     def at(
         self, plain: Gaussian, X: Array, *, folds: Indices | None = None, stretched: Array | None = None
@@ -242,12 +249,8 @@ def unchanged(found: Recalibration = NOT_ASKED) -> Distributions:
     return Distributions(found, Unchanged())
 
 
-def fit_distributions(
-    found: Recalibration, errors: OutOfSampleErrors | None, sharp: FittedSharp | None = None
-) -> Distributions:
-    """Fit the method of a job to its errors."""
-    if sharp is not None:
-        return Distributions(found, sharp)
+def learn_distributions(found: Recalibration, errors: OutOfSampleErrors | None) -> Distributions:
+    """Learn from errors what corrects distributions of observations."""
     if found.method == "none":
         return unchanged(found)
     assert errors is not None  # there is a method only where the plan finds errors

@@ -26,7 +26,7 @@ _UNITS = {
 }
 _OF_THE_PRIOR = ("rmse", "crps", "nll")
 
-_STAGES = ("Observations", "Points", "Fit", "Fits of folds", "Solve", "Scores")
+_STAGES = ("Observations", "Points", "Fit", "Fits of folds", "Solve", "Errors", "Scores", "Results")
 _METHODS = {
     "rings": "Maximum of the exact likelihood of the grid",
     "dense": "Maximum of the exact likelihood",

@@ -9,7 +9,6 @@ import numpy as np
 
 from cagp_dist.budget.demand import MOST_MISSING
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.fields.selection import shown_time
 from cagp_dist.gram.ring_filter import RingState
 from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.observations import hours_since
@@ -20,7 +19,7 @@ from cagp_dist.store.earlier import EarlierRuns
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.published_variables import ERRORS_OF, STATE
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
-from cagp_dist.text import without_secrets
+from cagp_dist.text import shown_time, without_secrets
 from cagp_dist.variables import Variable
 
 # Of a prior, what may differ from one run to the next: whether its numbers do is told by the state itself

@@ -22,7 +22,6 @@ from cagp_dist.errors import (
     StoreError,
     in_words_of_the_job,
 )
-from cagp_dist.fields.selection import shown_time
 from cagp_dist.pipeline import Status
 from cagp_dist.service.day_inputs import Inputs, inputs_of_days
 from cagp_dist.service.day_records import (
@@ -51,7 +50,7 @@ from cagp_dist.store import series
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.durable_files import folder_bytes
 from cagp_dist.store.publish import output_lock, published
-from cagp_dist.text import counted
+from cagp_dist.text import counted, shown_time
 from cagp_dist.versions import numerical_version, numerical_versions
 
 _log = logging.getLogger(__name__)

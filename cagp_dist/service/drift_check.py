@@ -9,11 +9,10 @@ from cagp_dist.arrays import Array, Indices, Times
 from cagp_dist.calibration.verification.calibration_drift import CalibrationDrift, measure_drift
 from cagp_dist.calibration.verification.verdict import compact_cells
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.fields.selection import shown_time
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.store import series
 from cagp_dist.store.zarr_arrays import open_group, read_group
-from cagp_dist.text import counted
+from cagp_dist.text import counted, shown_time
 
 FEWEST_TIMES = 12  # Two in each batch of `cagp_dist.calibration.verification.calibration_drift`
 LAST = 30  # How many times are looked at, unless asked otherwise

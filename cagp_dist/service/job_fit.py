@@ -28,7 +28,7 @@ from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, sites_of_fit
 from cagp_dist.pipeline.fitting import Sites, effective_times
 from cagp_dist.pipeline.map_mean import mean_of
-from cagp_dist.pipeline.task import fit
+from cagp_dist.pipeline.steps import fit
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import advice
 from cagp_dist.service.filtered_jobs import fit_in_time

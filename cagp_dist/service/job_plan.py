@@ -27,7 +27,7 @@ from cagp_dist.pipeline.field_solves import bounds_are_cheap
 from cagp_dist.pipeline.fitting import Sites, method_of
 from cagp_dist.pipeline.maps_at_times import text_of_fit, work_in_time
 from cagp_dist.pipeline.solve_plans import plan_of_patterns, plan_of_samples, work_of_left_out
-from cagp_dist.pipeline.task import fits_of_folds
+from cagp_dist.pipeline.steps import fits_of_folds
 from cagp_dist.service.carried_state import check_filter, check_one_time
 from cagp_dist.service.disk import DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.filtered_jobs import seen_elsewhere

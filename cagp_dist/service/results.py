@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.calibration.verification.scores import PointScores, Scores, scores
 from cagp_dist.calibration.verification.strata import (
     ROUGHNESS_POINTS,
@@ -23,16 +24,15 @@ from cagp_dist.pipeline.field_solves import SampledMap, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_points import MapPoints
-from cagp_dist.pipeline.recalibration import Distribution
-from cagp_dist.pipeline.task import FEW_PLACES, Result, noise_held_out
-from cagp_dist.predictive import Gaussian
+from cagp_dist.pipeline.recalibration import Distribution, Distributions
+from cagp_dist.pipeline.steps import FEW_PLACES
+from cagp_dist.pipeline.task import Result
 from cagp_dist.service.events import Clock
 from cagp_dist.service.filtered_jobs import state_group_of
 from cagp_dist.service.job_fit import FittedPrior, by_name, kernel_keys, numbers_of, prior_numbers
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
 from cagp_dist.service.map_cells import Wanted
 from cagp_dist.service.point_roles import Design, blocks_of_folds
-from cagp_dist.service.sharp_jobs import Sharpened
 from cagp_dist.service.simulated_jobs import Simulated
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.store import schema
@@ -52,16 +52,16 @@ _SIMULATED = ("simulation_status", "simulation_statement", "simulations")
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
 
-def groups_of(prepared: PreparedJob, result: Result, sharp: Sharpened | None = None) -> dict[str, xr.Dataset]:
+def groups_of(prepared: PreparedJob, result: Result) -> dict[str, xr.Dataset]:
     """Arrange a result for publication."""
-    found = _Found(prepared, result, sharp)
+    found = _Found(prepared, result)
     points, train = prepared.points, prepared.design.train
     observed = schema.values_group("observations", **_placed(points, train), values=points.values[:, train])
     groups = {**_of_test_points(found), "observations": observed}
     if prepared.design.cells is not None:
         groups |= _of_maps(found, prepared.design.cells)
     if result.solution.state is not None:
-        groups[STATE] = state_group_of(prepared, numbers_of(result.fitted.model), result.solution.state)
+        groups[STATE] = state_group_of(prepared, numbers_of(result.priors.model), result.solution.state)
     if prepared.wanted is not None:
         groups["targets"] = _of_places(found, prepared.wanted)
     if prepared.design.regions:
@@ -83,7 +83,6 @@ class _Found:
 
     prepared: PreparedJob
     result: Result
-    sharp: Sharpened | None
 
     @property
     def solution(self) -> Solution:
@@ -93,7 +92,7 @@ class _Found:
     @property
     def usual_noise(self) -> float:
         """Noise variance of an observation where none was made."""
-        return self.result.fitted.model.usual_noise(self.result.task.observed)
+        return self.result.priors.model.usual_noise(self.result.task.observed)
 
     def mean(self, kind: str) -> Array:
         """Mean (T, q) at targets of a kind."""
@@ -108,15 +107,11 @@ class _Found:
         found = self.solution.computational_std
         return None if found is None else found[:, self.prepared.columns[kind]]
 
-    def distribution_at(
-        self, mean: Array, std: Array, X: Array, stretched: Array | None
-    ) -> Distribution | None:
+    def distribution_at(self, kind: str, mean: Array, std: Array, X: Array) -> Distribution | None:
         """Give the distribution of observations (T, q) at points X (q, p) where none was made."""
-        if self.sharp is not None and stretched is not None:
-            plain = Gaussian(mean, np.sqrt(std**2 + self.usual_noise))
-            of_levels = np.sqrt(stretched**2 + self.usual_noise)
-            return self.result.distributions.at(plain, X, stretched=of_levels)
-        return self.result.distribution_of(mean, std, MapPoints(X)) if self.result.has_distributions else None
+        if not self.result.has_distributions:
+            return None
+        return self.result.distribution_of(mean, std, MapPoints(X), kind)
 
 
 def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
@@ -127,21 +122,16 @@ def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
     assert task.held_out is not None
     assert result.plain is not None
     assert result.scores is not None
-    noise, observed, where = noise_held_out(task, result.fitted), task.held_out.values, task.held_out.X
+    noise, observed = result.priors.noise_of(task.held_out), task.held_out.values
     mean, std = found.mean("held out"), found.std("held out")
     trace = [_scores(prepared, noise, step, observed) for step in solution.steps[:-1]]
     trace.append(_pooled(result.plain, design.test_weights))
-    of_values, distribution = result.scores, result.of_held_out
-    if found.sharp is not None:
-        plain, stretched = Gaussian(mean, np.sqrt(std**2 + noise)), np.sqrt(found.sharp.test**2 + noise)
-        of_values = distributions.scored(plain, where, observed, stretched=stretched)
-        distribution = distributions.at(plain, where, stretched=stretched)
     calibration = evaluation.calibration_group(
         **at,
-        pit=of_values.pit,
-        scores=_pooled(of_values, design.test_weights) if result.corrected else trace[-1],
+        pit=result.scores.pit,
+        scores=_pooled(result.scores, design.test_weights) if result.corrected else trace[-1],
         area_weight=design.test_weights,
-        of_values=of_values,
+        of_values=result.scores,
         plain=(result.plain, trace[-1]) if result.corrected else None,
         strata=strata_of_test(prepared),
     )
@@ -153,7 +143,7 @@ def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
         noise_variance=noise,
         observed=observed,
         computational_std=found.unfinished("held out"),
-        distribution=distribution,
+        distribution=result.of_held_out,
     )
     statement = _computational_statement(posterior, points.variable)
     return {
@@ -236,8 +226,7 @@ def _of_maps(found: _Found, cells: MapCells) -> dict[str, xr.Dataset]:
         mean, std, unfinished = sampled.mean, sampled.std, None
     distribution = None  # nobody observes a mean over a cell
     if not cells.nodes_per_side(spacing):
-        stretched = None if found.sharp is None else found.sharp.cells
-        distribution = found.distribution_at(mean, std, cells.X, stretched)
+        distribution = found.distribution_at("cells", mean, std, cells.X)
     group = _map_group(
         points,
         cells,
@@ -291,7 +280,6 @@ def _map_group(
 def _of_places(found: _Found, wanted: Wanted) -> xr.Dataset:
     """Arrange what is predicted at the places of a table."""
     mean, std = found.mean("places"), found.std("places")
-    stretched = None if found.sharp is None else found.sharp.places
     return schema.prediction_group(
         "targets",
         times=found.prepared.points.times,
@@ -302,7 +290,7 @@ def _of_places(found: _Found, wanted: Wanted) -> xr.Dataset:
         std=std,
         noise_variance=found.usual_noise,
         computational_std=found.unfinished("places"),
-        distribution=found.distribution_at(mean, std, wanted.X, stretched),
+        distribution=found.distribution_at("places", mean, std, wanted.X),
         variable=found.prepared.points.variable,
         names=wanted.names,
     )
@@ -374,7 +362,6 @@ def _pooled(of_values: PointScores, weights: Array) -> Scores:
 def attributes_of(
     task: PreparedJob,
     result: Result,
-    sharp: Sharpened | None,
     *,
     groups: Mapping[str, xr.Dataset],
     fitted: FittedPrior | None,
@@ -382,7 +369,7 @@ def attributes_of(
     clock: Clock,
 ) -> dict[str, object]:
     """Say where a run comes from and what was found."""
-    calibration, solution, model = groups["calibration"], result.solution, result.fitted.model
+    calibration, solution, model = groups["calibration"], result.solution, result.priors.model
     prior = numbers_of(model)
     job, points, cells = task.job, task.points, task.design.cells
     blank = 0 if cells is None else cells.blank
@@ -407,7 +394,7 @@ def attributes_of(
         **_cross_validation(task),
         **_blocks(task),
         **({} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}),
-        **_sharp(sharp),
+        **_sharp(result.distributions),
         "prior": {
             **kernel_keys(prior.kernel),
             "mean": job.prior.mean,
@@ -482,11 +469,11 @@ def _known_noise(points: Observations) -> dict[str, object]:
     return {"known_noise_std": {"smallest": float(std.min()), "largest": float(std.max())}}
 
 
-def _sharp(sharp: Sharpened | None) -> dict[str, object]:
+def _sharp(distributions: Distributions) -> dict[str, object]:
     """Give the lengthscales of the quantiles of a sharp GP, as multiples of those of the prior, and beta."""
-    if sharp is None:
+    fitted = distributions.everywhere
+    if not isinstance(fitted, FittedSharp):
         return {}
-    fitted = sharp.fitted
     return {
         "sharp": {
             "levels": fitted.levels.tolist(),

@@ -16,22 +16,15 @@ import xarray as xr
 from cagp_dist.arrays import Times
 from cagp_dist.budget import Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
+from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.errors import ArgumentError, ConfigurationError, in_words_of_the_job
 from cagp_dist.pipeline import Status
-from cagp_dist.pipeline.field_solves import Execution, Solution
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel
-from cagp_dist.pipeline.recalibration import OutOfSampleErrors
-from cagp_dist.pipeline.task import (
-    Fitted,
-    Result,
-    Task,
-    fit,
-    fit_folds,
-    out_of_sample,
-    recalibrate,
-    score,
-    solve,
-)
+from cagp_dist.pipeline.recalibration import Distributions, OutOfSampleErrors
+from cagp_dist.pipeline.solve_task import Learn, Step, solve_task
+from cagp_dist.pipeline.steps import fit
+from cagp_dist.pipeline.task import Priors, Result, Task
 from cagp_dist.preload import evaluate_every_way
 from cagp_dist.runtime import Executor, ExecutorLike, SerialExecutor
 from cagp_dist.service.disk import (
@@ -44,7 +37,7 @@ from cagp_dist.service.disk import (
     weights_folder,
 )
 from cagp_dist.service.events import Clock, JobStage, Observer, silent
-from cagp_dist.service.filtered_jobs import solve_filtered
+from cagp_dist.service.filtered_jobs import check_goes_on
 from cagp_dist.service.in_memory import IN_MEMORY, observations_of, written_observations
 from cagp_dist.service.ingest import ingest_all
 from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior
@@ -52,7 +45,7 @@ from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold, work_left
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.jobfile.job import ClusterTable, Job
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
-from cagp_dist.service.sharp_jobs import FACTORS, Sharpened, sharpened
+from cagp_dist.service.sharp_jobs import FACTORS, sharpened
 from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_job
 from cagp_dist.service.task import PreparedJob, Simulations, choice_line, prepare_job
 from cagp_dist.service.verification import verify_run
@@ -175,28 +168,26 @@ def run(
             checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(output, done, prepared)
         work, task = _Stages(job.cluster, clock, workers), prepared.task
-        fit, fitted = _fit(prepared, work, checkpoints)
-        if prepared.carried is not None:
-            days = None if fit is None else fit.days
-            task = replace(task, updated=partial(solve_filtered, prepared, days))
-        own = partial(_solve, prepared, task, fitted, checkpoints.folder)
-        solution, errors = work.done("Solve", own, checkpoints)
-        sharp = None
-        if prepared.recalibration.method == SHARP and errors is not None:
-            sharp = work.done("Sharp quantiles", partial(_sharpened, prepared, fitted.model, errors))
-        with clock.stage("Scores"):
-            result = _scored(task, fitted, solution, errors, sharp)
-            groups = groups_of(prepared, result, sharp)
+        fit, model = _fit(prepared, work, checkpoints)
+        check_goes_on(prepared, model)
+        if task.carried is not None and fit is not None:
+            task = replace(task, carried=replace(task.carried, days=fit.days))
+        learn = None
+        if prepared.recalibration.method == SHARP:
+            learn = partial(_sharpened, prepared, work)
+        result = _solved(task, model, learn, _JobSteps(prepared, work, checkpoints))
+        solution = result.solution
+        with clock.stage("Results"):
+            groups = groups_of(prepared, result)
         if not (solution.status.ok or publish_unconverged):
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
         if simulations is not None:
             kept = replace(checkpoints, folder=checkpoints.folder / "simulation")
-            simulate = partial(_simulated, prepared, fitted.model, simulations, kept.folder)
+            simulate = partial(_simulated, prepared, model, simulations, kept.folder)
             groups["simulation"] = work.done("Simulation", simulate, kept)
         attributes = attributes_of(
             prepared,
             result,
-            sharp,
             groups=groups,
             fitted=fit,
             executor=workers().description,
@@ -267,11 +258,12 @@ class _Stages:
             return self.workers.attempt(attempt, stage.note)
 
 
-def _fit(prepared: PreparedJob, work: _Stages, checkpoints: FolderMemo) -> tuple[FittedPrior | None, Fitted]:
-    """Fit the numbers of a job that leaves them out, and those of each fold without its values."""
-    task, table = prepared.task, prepared.job.prior
-    if table.numbers is not None:
-        return None, Fitted(fit(task, Execution(SerialExecutor())))
+def _fit(
+    prepared: PreparedJob, work: _Stages, checkpoints: FolderMemo
+) -> tuple[FittedPrior | None, FittedModel]:
+    """Fit the numbers of a job that leaves them out."""
+    if prepared.job.prior.numbers is not None:
+        return None, fit(prepared.task, Execution(SerialExecutor()))
 
     def fit_all(stage: JobStage, execution: Execution) -> FittedPrior:
         fitted = _fitted(prepared, stage, execution)
@@ -280,17 +272,8 @@ def _fit(prepared: PreparedJob, work: _Stages, checkpoints: FolderMemo) -> tuple
 
     found = work.done("Fit", fit_all, checkpoints)
     if found.model.integrated is None:
-        check_fit(table, found)
-    if not task.folds or task.fitted_to is not None:
-        return found, Fitted(found.model)
-
-    def fit_without(stage: JobStage, execution: Execution) -> tuple[FittedModel, ...]:
-        models = fit_folds(task, found.model, execution)
-        fits = counted(len(set(map(id, models))), "fit")
-        stage.summary = f"{fits}, each without the folds that it predicts"
-        return models
-
-    return found, Fitted(found.model, work.done("Fits of folds", fit_without, checkpoints))
+        check_fit(prepared.job.prior, found)
+    return found, found.model
 
 
 @in_words_of_the_job()
@@ -316,56 +299,61 @@ def _fitted(prepared: PreparedJob, stage: JobStage, execution: Execution) -> Fit
     return fitted
 
 
-def _solve(
-    prepared: PreparedJob, task: Task, fitted: Fitted, kept: Path, stage: JobStage, execution: Execution
-) -> tuple[Solution, OutOfSampleErrors | None]:
-    """Solve; show where and how before it begins. Checkpoints are in the folder ``kept``."""
-    job, root, executor = prepared.job, prepared.job.output.folder, execution.executor
-    stage.note(f"on {executor.description}")
-    if executor.dashboard is not None:
-        stage.note(f"Dask dashboard: {executor.dashboard}")
+@dataclass(frozen=True)
+class _JobSteps:
+    """The steps of a task as stages of a job; the solve shows where and how before it begins."""
 
-    sampled: list[Plan] = []
+    prepared: PreparedJob
+    work: _Stages
+    checkpoints: FolderMemo
 
-    def show(plan: Plan) -> None:
-        fold = plan_fold(job, prepared.size, prepared.fold_solver, prepared, executor)
-        found = JobPlan(prepared.size, plan, fold=fold, choice=choice_line(job.solver, prepared.solver))
-        before = None if plan.sums or not sampled else sampled[0]
-        found = replace(
-            found,
-            left_out=None if plan.sums else work_left_out(job, prepared, executor),
-            weights_bytes=kept_bytes(job.output, prepared.solver, found),
-        )
-        need = replace(found, sampled=before).disk_need(job.runtime.checkpoint_seconds)
-        sampled.extend([plan] * bool(plan.sums))
-        for line in replace(found, disk=need.line()).lines():
-            stage.note(line)
-        check_disk(root, need, there=kept)
-        check_spilling(plan, executor)
-        stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")
+    def __call__(self, name: Step, do: Callable[[Execution], T], /, *, about: Callable[[T], str]) -> T:
+        """Do a step as a stage."""
 
-    # by an absolute path: workers may have been started in other folders
-    weights = FolderMemo(weights_folder(root)) if job.output.keep_weights else None
-    own = replace(execution, on_plan=show, weights=weights)
-    solution = solve(task, fitted, own)
-    done = f"after {counted(solution.steps[-1].iteration, 'iteration')}"
-    direct = solution.status is Status.EXACT
-    stage.summary = solution.status.value if direct else f"{solution.status.value} {done}"
-    return solution, out_of_sample(task, fitted, solution, own)
+        def in_stage(stage: JobStage, execution: Execution) -> T:
+            if name == "solve":
+                execution = self._showing_plans(stage, execution)
+            found = do(execution)
+            stage.summary = about(found)
+            return found
+
+        return self.work.done(name.capitalize(), in_stage, self.checkpoints if name == "solve" else None)
+
+    def _showing_plans(self, stage: JobStage, execution: Execution) -> Execution:
+        """Say where the solve is done, and how, and whether the disk has room for it."""
+        prepared, job, executor = self.prepared, self.prepared.job, execution.executor
+        root = job.output.folder
+        stage.note(f"on {executor.description}")
+        if executor.dashboard is not None:
+            stage.note(f"Dask dashboard: {executor.dashboard}")
+        sampled: list[Plan] = []
+
+        def show(plan: Plan) -> None:
+            fold = plan_fold(job, prepared.size, prepared.fold_solver, prepared, executor)
+            found = JobPlan(prepared.size, plan, fold=fold, choice=choice_line(job.solver, prepared.solver))
+            before = None if plan.sums or not sampled else sampled[0]
+            found = replace(
+                found,
+                left_out=None if plan.sums else work_left_out(job, prepared, executor),
+                weights_bytes=kept_bytes(job.output, prepared.solver, found),
+            )
+            need = replace(found, sampled=before).disk_need(job.runtime.checkpoint_seconds)
+            sampled.extend([plan] * bool(plan.sums))
+            for line in replace(found, disk=need.line()).lines():
+                stage.note(line)
+            check_disk(root, need, there=self.checkpoints.folder)
+            check_spilling(plan, executor)
+            stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")
+
+        # by an absolute path: workers may have been started in other folders
+        weights = FolderMemo(weights_folder(root)) if job.output.keep_weights else None
+        return replace(execution, on_plan=show, weights=weights)
 
 
-def _scored(
-    task: Task,
-    fitted: Fitted,
-    solution: Solution,
-    errors: OutOfSampleErrors | None,
-    sharp: Sharpened | None,
-) -> Result:
-    """Recalibrate, and score what is held out."""
+def _solved(task: Task, model: FittedModel, learn: Learn | None, steps: _JobSteps) -> Result:
+    """Do the steps after the fit; a recalibration that cannot learn is one of the job file."""
     try:
-        return score(
-            task, fitted, solution, recalibrate(task, errors, None if sharp is None else sharp.fitted)
-        )
+        return solve_task(task, steps, model=model, learn=learn)
     except ArgumentError as error:
         if error.key == "recalibration":
             raise ConfigurationError(
@@ -375,21 +363,24 @@ def _scored(
 
 
 def _sharpened(
-    prepared: PreparedJob,
-    model: FittedModel,
-    errors: OutOfSampleErrors,
-    stage: JobStage,
-    execution: Execution,
-) -> Sharpened:
+    prepared: PreparedJob, work: _Stages, task: Task, priors: Priors, errors: OutOfSampleErrors | None
+) -> Distributions:
     """Find lengthscales for the quantiles; say how many solves that takes before it begins."""
-    most = min(FACTORS, len(prepared.recalibration.levels))
-    stage.note(
-        f"{FACTORS + 1} solves like that of the job for calibration points, then up to {most} for all others"
-    )
-    found = sharpened(prepared, model, errors, execution)
-    factors = np.exp(-found.fitted.stretches[:, 0])
-    stage.summary = f"lengthscales {factors.min():.2g} to {factors.max():.2g} times that of the prior"
-    return found
+    assert errors is not None  # calibration points, which the job keeps
+
+    def find(stage: JobStage, execution: Execution) -> Distributions:
+        most = min(FACTORS, len(prepared.recalibration.levels))
+        stage.note(
+            f"{FACTORS + 1} solves like that of the job for calibration points, then up to {most} for all "
+            "others"
+        )
+        found = sharpened(prepared, priors.model, errors, execution)
+        assert isinstance(found.everywhere, FittedSharp)
+        factors = np.exp(-found.everywhere.stretches[:, 0])
+        stage.summary = f"lengthscales {factors.min():.2g} to {factors.max():.2g} times that of the prior"
+        return found
+
+    return work.done("Sharp quantiles", find)
 
 
 @contextmanager

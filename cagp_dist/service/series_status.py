@@ -13,14 +13,13 @@ import numpy as np
 from cagp_dist.arrays import Times
 from cagp_dist.calibration.verification.calibration_drift import CalibrationDrift
 from cagp_dist.errors import CagpError, ConfigurationError, StoreError
-from cagp_dist.fields.selection import shown_time
 from cagp_dist.service.day_records import LASTING_TRIES, NOT_READY, DayRecords, FailedDay, written_day
 from cagp_dist.service.drift_check import DriftOfSeries, drift_of_series
 from cagp_dist.store import series
 from cagp_dist.store.durable_files import folder_bytes
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.zarr_arrays import open_group
-from cagp_dist.text import bytes_text, counted
+from cagp_dist.text import bytes_text, counted, shown_time
 from cagp_dist.versions import numerical_version
 
 SHOWN = 10  # days of a kind that are listed; the others are counted

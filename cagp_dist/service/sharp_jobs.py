@@ -27,7 +27,7 @@ from cagp_dist.pipeline.field_solves import (
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_solves import problem_of_map
-from cagp_dist.pipeline.recalibration import OutOfSampleErrors
+from cagp_dist.pipeline.recalibration import Distributions, OutOfSampleErrors
 from cagp_dist.prior import Prior
 from cagp_dist.service.jobfile.job import RecalibrationTable
 from cagp_dist.service.task import PreparedJob
@@ -36,21 +36,9 @@ from cagp_dist.text import counted
 FACTORS = 17  # Multiples of the lengthscale that every level chooses from, 1/20 to 20 in ratios of 1.45
 
 
-@dataclass(frozen=True, eq=False)
-class Sharpened:
-    """A sharp GP that was fitted, and its latent standard deviations for each stretch of its kernel."""
-
-    fitted: FittedSharp
-    # (S, 1, q) or (S, T, q) at test points, points of a map and places of a table, in the unit of the
-    # observations, without noise
-    test: Array
-    cells: Array  # (S, 1, q) or (S, T, q)
-    places: Array  # (S, 1, q) or (S, T, q)
-
-
 def sharpened(
     prepared: PreparedJob, model: FittedModel, errors: OutOfSampleErrors, execution: Execution
-) -> Sharpened:
+) -> Distributions:
     """Fit the sharp GP of a job to its calibration points, and solve for what it says elsewhere."""
     found, wanted = prepared.recalibration, sharp_points(prepared)
     sharp = Sharp(
@@ -81,7 +69,10 @@ def sharpened(
     test, cells, places = np.split(std, ends, axis=-1)
     if prepared.design.samples and _has_distributions(prepared):
         cells = _sampled(prepared, model, fitted, execution)
-    return Sharpened(fitted, test, cells, places)
+    stretched = {"held out": test, "places": places}
+    if _has_distributions(prepared):
+        stretched["cells"] = cells
+    return Distributions(found, fitted, stretched=stretched)
 
 
 def sharp_points(prepared: PreparedJob) -> tuple[Array, Array, Array]:

@@ -18,7 +18,7 @@ from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.canonical import observation_points, space_of
-from cagp_dist.fields.selection import parse_times, shown_time
+from cagp_dist.fields.selection import parse_times
 from cagp_dist.fields.tables import read_places
 from cagp_dist.geometry import coinciding
 from cagp_dist.gram.targets import averaged, target_points
@@ -38,6 +38,7 @@ from cagp_dist.pipeline import (
     fields_by_pattern,
     solver_name,
 )
+from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -63,7 +64,7 @@ from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import content_sha256
-from cagp_dist.text import place_text
+from cagp_dist.text import place_text, shown_time
 from cagp_dist.versions import numerical_version
 
 logger = logging.getLogger(__name__)
@@ -242,11 +243,11 @@ class PreparedJob(ChosenPoints):
             of_place = np.full(points.north.size, -1)
             of_place[design.test] = folds
             fold_of = of_place[design.train]
-        observations, split, hours = points, Split(design.train, design.test, folds, fold_of), 0
+        observations, split, times = points, Split(design.train, design.test, folds, fold_of), None
         if self.seen is not None:
             chosen = np.sort(design.train)
             there = self.seen.points.at(chosen)
-            observations, hours = there.in_space_and_time(self.seen.points.times), points.times.size
+            observations, times = there.in_space_and_time(self.seen.points.times), points.times.size
             check_informed(self)
             at = hours_since(points.times, observations.origin)
             targets = replace(targets, points=targets.points.at_hours(at))
@@ -260,6 +261,10 @@ class PreparedJob(ChosenPoints):
                 blocks=design.calibration_blocks,
                 training=None if self.seen is None else training,
             )
+        carried = None
+        if self.carried is not None:
+            held = np.concatenate([design.test, self.calibrating])
+            carried = CarriedField(self.carried.state, held)
         return Task(
             observations,
             split,
@@ -273,7 +278,8 @@ class PreparedJob(ChosenPoints):
             lead_hours=self.job.design.lead if self.seen is not None else None,
             window_hours=self.job.design.window_hours if self.seen is not None else None,
             fitted_to=None if prior.numbers is not None else self._fitted_to(),
-            hours=hours,
+            times=times,
+            carried=carried,
         )
 
     @property

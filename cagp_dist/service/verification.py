@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from cagp_dist.errors import ConfigurationError, DataError, StoreError
 from cagp_dist.pipeline import NAMES, Neighbours
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.map_points import Targets
-from cagp_dist.pipeline.task import fit, predict
+from cagp_dist.pipeline.steps import fit, predict
 from cagp_dist.runtime import open_executor
-from cagp_dist.service.filtered_jobs import solve_filtered
+from cagp_dist.service.filtered_jobs import check_goes_on
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.job_fit import HOURS
 from cagp_dist.service.jobfile.config import changed, parse_job, with_listed_times
@@ -57,11 +56,10 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
             f"{run} does not say the numbers of its prior; it was written by another program.",
             key="not-of-package",
         )
-    task, carried = prepared.task, prepared.carried is not None
+    part, carried = prepared.task, prepared.carried is not None
     test = np.arange(prepared.design.test.size)
-    part = replace(task, updated=partial(solve_filtered, prepared, None)) if carried else task
     if (folds := prepared.design.folds) is not None:
-        part, test = task.without([0]), test[folds == 0]
+        part, test = part.without([0]), test[folds == 0]
     drawn = np.sort(np.random.default_rng(seed).choice(test.size, size=min(points, test.size), replace=False))
     places = test[drawn]
     # a solve by neighbours depends on all targets, which share them, and costs little more for these
@@ -72,6 +70,7 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     with open_executor("local") as executor:
         execution = Execution(executor)
         model = fit(part, execution)
+        check_goes_on(prepared, model)
         solution = predict(replace(part, targets=targets), model, execution)
     name, last = prepared.points.variable.name, solution.steps[-1]
     scale = float(np.sqrt(model.kernel.variance))

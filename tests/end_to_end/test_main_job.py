@@ -122,7 +122,14 @@ def test_a_fitted_prior_is_in_the_run(fitted):
     assert (fit["fit_to"], fit["where"]) == ("observed", "the 200 observed points")
     assert fit["log_likelihood"] < 0.0
     assert fit["gradient_norm"] < 1.0
-    assert json.loads(attributes["timings"]).keys() == {"Observations", "Points", "Fit", "Solve", "Scores"}
+    assert json.loads(attributes["timings"]).keys() == {
+        "Observations",
+        "Points",
+        "Fit",
+        "Solve",
+        "Scores",
+        "Results",
+    }
     scores = xr.open_zarr(fitted, group="calibration")
     assert 0.7 < float(scores.coverage.sel(level=0.8)) < 0.9
 
@@ -244,7 +251,13 @@ def test_the_run_says_where_it_comes_from(serial):
     assert attributes["run_key"] == serial.stem
     assert attributes["executor"] == "serial"
     assert json.loads(attributes["provenance"])["source"] == "sample"
-    assert json.loads(attributes["timings"]).keys() == {"Observations", "Points", "Solve", "Scores"}
+    assert json.loads(attributes["timings"]).keys() == {
+        "Observations",
+        "Points",
+        "Solve",
+        "Scores",
+        "Results",
+    }
     assert any("500 observed points" in line for line in json.loads(attributes["plan"]))
 
 

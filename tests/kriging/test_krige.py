@@ -11,7 +11,7 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import spacing_degrees
 from cagp_dist.gram.cell_means import nodes_per_side
 from cagp_dist.pipeline import observations
-from cagp_dist.pipeline.cross_validation import _drawn
+from cagp_dist.pipeline.cross_validation import drawn_places
 from cagp_dist.pipeline.map_solves import NAMED_SOLVERS
 from cagp_dist.predictive import Gaussian
 
@@ -301,7 +301,7 @@ def test_many_places_are_recalibrated_by_errors_of_some_that_one_solve_leaves_ou
     table = {name: np.asarray(values) for name, values in stations.items()}
     found = cagp.krige(table, to=30.0, recalibration="kuleshov", **given)
     points = cagp.Kriging(**given).fit(table)._fitted()[0].points
-    drawn = _drawn(points, points.there)
+    drawn = drawn_places(points, points.there)
     rest = np.setdiff1d(points.there, drawn)
     parts = ({name: values[some] for name, values in table.items()} for some in (rest, drawn))
     others, left = parts

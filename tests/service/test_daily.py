@@ -27,9 +27,9 @@ from cagp_dist.errors import (
     TimeLimitError,
 )
 from cagp_dist.fields.files import local_files
+from cagp_dist.pipeline import steps
 from cagp_dist.service import daily as dailies
 from cagp_dist.service import ingest as ingestion
-from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
 from cagp_dist.service.day_records import (
     LASTING_TRIES,
@@ -42,6 +42,7 @@ from cagp_dist.service.day_records import (
     note_planned,
 )
 from cagp_dist.service.jobfile.config import parse_job, with_times
+from cagp_dist.service.run import run as run_job
 from cagp_dist.service.series_status import HealthLimits, status_of
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.store import manifest, series
@@ -100,7 +101,7 @@ def two_days(tmp_path_factory):
     folder = tmp_path_factory.mktemp("days")
     write_source(folder / "field.zarr", DAYS[:2])
     list(daily(with_times(the_job(folder), DAYS[0])))
-    running.run(with_times(the_job(folder), DAYS[1]))
+    run_job(with_times(the_job(folder), DAYS[1]))
     return folder
 
 
@@ -117,11 +118,11 @@ def solves(monkeypatch):
     """How many solves of tasks there were."""
     counted = []
 
-    def solve(*arguments, original=running.solve, **settings):
+    def solve(*arguments, original=steps.solve, **settings):
         counted.append(arguments[0])
         return original(*arguments, **settings)
 
-    monkeypatch.setattr(running, "solve", solve)
+    monkeypatch.setattr("cagp_dist.pipeline.solve_task.solve", solve)
     return counted
 
 
@@ -341,7 +342,7 @@ def test_a_series_that_was_cut_off_anywhere_is_the_one_before_and_goes_on(
     call, step, begun, tmp_path, monkeypatch
 ):
     root = tmp_path / "out"
-    run = running.run(with_times(begun(), DAYS[1])).path
+    run = run_job(with_times(begun(), DAYS[1])).path
     whole = getattr(os, call)
     before, cuts = opened(tmp_path, "map"), 0
     for after in range(0, 1000, step):
@@ -380,7 +381,7 @@ def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(begun,
     design = begun().design.model_dump(mode="json", exclude_none=True)
     other = begun(times=ALL, design={**design, "map": map_grid(45.0)})
     assert [refused in day.failed.reason for day in daily(other)] == [True, True]
-    both = running.run(with_times(begun(), ",".join(DAYS[:2]))).path
+    both = run_job(with_times(begun(), ",".join(DAYS[:2]))).path
     with pytest.raises(ArgumentError, match="has 2 times"), output_lock(root):
         series.append_runs(root, [both])
     xr.testing.assert_equal(opened(tmp_path, "map"), before)
@@ -444,7 +445,7 @@ def test_a_damaged_series_is_named(begun, tmp_path):
 def test_a_day_that_fails_ends_no_other_and_is_tried_ever_less_often(begun, tmp_path, monkeypatch):
     missing, error = True, DataError("not what it says it is")
 
-    def run(job, original=running.run, **settings):
+    def run(job, original=run_job, **settings):
         if missing and job.observations.listed_times[0].startswith(DAYS[0]):
             raise error
         return original(job, **settings)
@@ -539,7 +540,7 @@ def test_days_are_appended_and_lose_nothing_where_a_line_is_cut_off(tmp_path):
 
 
 def test_what_is_stored_of_a_day_or_its_time_is_its_own_fault_and_a_full_disk_is_not(begun, monkeypatch):
-    def run(job, original=running.run, **settings):
+    def run(job, original=run_job, **settings):
         if job.observations.listed_times[0].startswith(DAYS[0]):
             raise error
         return original(job, **settings)
@@ -773,7 +774,7 @@ def test_a_job_that_keeps_weights_has_the_numbers_of_one_that_does_not(tmp_path)
     finer = {**map_grid(10.0), "std_resolution_degrees": 30.0}
     design = {"train": random_points(200), "test": random_points(40, seed=1), "map": finer}
     kept, solved = (
-        running.run(
+        run_job(
             the_job(tmp_path, design=design, output={"root": tmp_path / "out", "keep_weights": keep})
         ).path
         for keep in (True, False)

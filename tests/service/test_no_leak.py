@@ -10,7 +10,6 @@ from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic
 from cagp_dist.pipeline.field_solves import Execution
-from cagp_dist.pipeline.task import noise_held_out
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.jobfile.config import parse_job
@@ -88,9 +87,9 @@ def mean_of(task):
 def outcome(task):
     """Every number that is fitted or predicted, by name."""
     fitted = fit_prior(task, Execution(SerialExecutor()))
-    result, sharp = jobs.result_of(task)
+    result = jobs.result_of(task)
     solution = result.solution
-    said, groups = fitted.attributes(), groups_of(task, result, sharp)
+    said, groups = fitted.attributes(), groups_of(task, result)
     distributions = groups["posterior"].drop_vars("t2m")  # what was observed there
     found = {
         "mean": mean_of(task),
@@ -102,7 +101,7 @@ def outcome(task):
         "unfinished": solution.computational_std,
         "fine mean": solution.fine_mean,
         **({} if solution.sampled is None else dataclasses.asdict(solution.sampled)),
-        "nugget": noise_held_out(result.task, result.fitted) if result.fitted.of_folds else None,
+        "nugget": result.priors.noise_of(result.task.held_out) if result.priors.of_folds else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 

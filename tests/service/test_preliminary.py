@@ -8,7 +8,6 @@ import xarray as xr
 
 from cagp_dist.errors import NotReadyError
 from cagp_dist.service import ingest as ingestion
-from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job, with_listed_times
 from cagp_dist.store import series
@@ -114,7 +113,7 @@ def test_a_preliminary_day_is_replaced_when_its_final_field_is_there(
     xr.testing.assert_identical(read_group(before, series.SCORES), early)
     assert check_series(tmp_path / "out").compared == 2
     solved = []
-    monkeypatch.setattr(running, "solve", lambda *arguments, **settings: solved.append(arguments))
+    monkeypatch.setattr("cagp_dist.pipeline.solve_task.solve", lambda *arguments: solved.append(arguments))
     days, again = passed(tmp_path, f"{kind}:{path}")
     assert [day.status for day in days] == [None, None]
     assert not solved

@@ -13,9 +13,9 @@ from cagp_dist.calibration.verification.scores import scores_of
 from cagp_dist.calibration.verification.strata import surface_terms
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.kernels import Matern32
+from cagp_dist.pipeline.cross_validation import out_of_sample
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Execution
-from cagp_dist.pipeline.task import out_of_sample
 from cagp_dist.predictive import Gaussian, StudentT
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.service.ingest import ingest
@@ -74,14 +74,14 @@ def task_of(job):
 
 def groups_by(task, result):
     """Groups of a task that says something else of what a result is made from."""
-    return groups_of(task, *result_of(task, solution=result.solution, fitted=result.fitted))
+    return groups_of(task, result_of(task, like=result))
 
 
 @pytest.fixture(scope="module")
 def done(field, tmp_path_factory):
     """A task with calibration points, and its solution."""
     task = task_of(the_job(field, tmp_path_factory.mktemp("out")))
-    return task, result_of(task)[0]
+    return task, result_of(task)
 
 
 def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_them(done):
@@ -170,7 +170,7 @@ def test_every_method_gives_groups_that_can_be_published(done, method):
 def test_threads_give_the_same_laws_to_the_last_bit(done):
     task, result = done
     with ThreadExecutor() as executor:
-        other, _ = result_of(task, executor=executor)
+        other = result_of(task, executor=executor)
     for name, group in groups_of(task, other).items():
         expected = groups_of(task, result)[name]
         xr.testing.assert_identical(
@@ -184,7 +184,7 @@ def test_leave_one_out_errors_are_used_where_the_solver_is_exact(field, tmp_path
     task = task_of(the_job(field, tmp_path, design=design, solver={"name": "cholesky"}))
     assert (task.recalibration.errors, task.recalibration.places) == ("leave-one-out", 700)
     assert task.size.left_out
-    result, _ = result_of(task)
+    result = result_of(task)
     X, kernel = task.inputs, Matern32(NUMBERS["lengthscale"], NUMBERS["variance"])
     inverse = np.linalg.inv(kernel(X, X) + NUMBERS["noise_variance"] * np.eye(700))
     # beside a mean whose coefficients are estimated without each point as well
@@ -193,7 +193,7 @@ def test_leave_one_out_errors_are_used_where_the_solver_is_exact(field, tmp_path
     inverse -= weights @ np.linalg.solve(basis.T @ weights, weights.T)
     precision = inverse.diagonal()
     expected = (task.targets - inverse @ task.targets / precision[:, None]).T
-    errors = out_of_sample(task.task, result.fitted, result.solution, Execution(SerialExecutor()))
+    errors = out_of_sample(task.task, result.priors, result.solution, Execution(SerialExecutor()))
     order = np.argsort(task.design.train)
     np.testing.assert_allclose(errors.distribution.mean, expected[:, order], rtol=1e-9)
     std = np.tile(precision[order] ** -0.5, (2, 1))
@@ -211,7 +211,7 @@ def test_a_test_by_blocks_is_calibrated_by_blocks_even_where_the_solver_is_exact
     found, chosen = task.recalibration, task.design
     assert (found.errors, found.places) == ("points", chosen.calibration.size)
     assert np.unique(chosen.calibration_blocks).size > 10
-    said = groups_of(task, *result_of(task))["calibration"].attrs["recalibration_statement"]
+    said = groups_of(task, result_of(task))["calibration"].attrs["recalibration_statement"]
     assert said.endswith("none of them observed, in separate blocks like the test points.")
 
 
@@ -223,7 +223,7 @@ def test_the_law_of_a_place_uses_no_error_of_its_own_fold(field, tmp_path):
     own = task.design.folds == 1
     changed = task.points.values.copy()
     changed[:, task.design.test[own]] += 5.0 * np.sign(changed[:, task.design.test[own]] - 280.0)
-    other, (result, _) = replace(task, points=replace(task.points, values=changed)), result_of(task)
+    other, result = replace(task, points=replace(task.points, values=changed)), result_of(task)
     first, second = (groups_by(each, result)["posterior"] for each in (task, other))
     assert (first.t2m.values != second.t2m.values).any(axis=0)[own].all()
     for name in ("t2m_quantile", "t2m_predictive_std", "local_scale"):

@@ -132,8 +132,8 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
         stores[store], tmp_path, design=design, solver={"name": "cholesky"}, settings={"split": split}
     )
     task = replace(task_of(job), family=Known())  # as the class has it
-    result, sharp = result_of(task)
-    solution, groups, prior = result.solution, groups_of(task, result, sharp), numbers_given(task)
+    result = result_of(task)
+    solution, groups, prior = result.solution, groups_of(task, result), numbers_given(task)
     parts = [
         DenseModel(cagp.Prior(prior.kernel, NUMBERS["noise_variance"]), task.inputs[~np.isnan(values)])
         for values in task.targets.T
@@ -174,12 +174,12 @@ def test_every_solver_has_variances_of_its_own_for_stretched_kernels(stores, tmp
     """Beside a mean whose coefficients are estimated; each time by itself where the solver follows values."""
     job = the_job(stores["whole"], tmp_path, solver=solver, settings=FEW)
     task = task_of(job)
-    result, sharp = result_of(task)
+    result = result_of(task)
     solution, prior, built = result.solution, numbers_given(task), task.solver
     by_time = tuple(SolvedModel(prior, task.inputs, column[:, None], built) for column in task.targets.T)
     model = FieldByField(prior, by_time)
     fitted = fitted_by_hand(task, solution, model, levels=(0.1, 0.5, 0.9))
-    group = groups_of(task, result, sharp)["map"]
+    group = groups_of(task, result)["map"]
     expected = expected_quantiles(fitted, group, cagp.unit_sphere(*task.design.cells.points()))
     np.testing.assert_allclose(group.t2m_quantile.values.reshape(expected.shape), expected, rtol=1e-8)
 
@@ -191,11 +191,12 @@ def test_a_sampled_map_has_samples_for_each_lengthscale(stores, tmp_path):
         design = {"map": {**map_grid(30.0), "std_samples": samples}}
         task = task_of(the_job(stores["whole"], tmp_path, design=design, settings=FEW))
         assert (task.predicted.sampled_at is not None) == bool(samples)
-        result, maps[samples] = result_of(task)
-        assert groups_of(task, result, maps[samples])["map"].t2m_quantile.shape == (2, 7, 6, 12)
-    np.testing.assert_allclose(maps[400].fitted.beta, maps[0].fitted.beta, rtol=1e-9)
-    ratio = maps[400].cells / maps[0].cells
-    assert ratio.shape == (len(maps[0].fitted.different), 2, 72)
+        result = result_of(task)
+        maps[samples] = result.distributions
+        assert groups_of(task, result)["map"].t2m_quantile.shape == (2, 7, 6, 12)
+    np.testing.assert_allclose(maps[400].everywhere.beta, maps[0].everywhere.beta, rtol=1e-9)
+    ratio = maps[400].stretched["cells"] / maps[0].stretched["cells"]
+    assert ratio.shape == (len(maps[0].everywhere.different), 2, 72)
     assert np.abs(ratio - 1.0).max() < 4.5 * np.sqrt(0.5 / 400)  # the largest of some 150 normal numbers
     assert np.abs(ratio - 1.0).max() > 1e-3
 
@@ -213,9 +214,9 @@ def test_a_sampled_map_has_samples_for_each_lengthscale(stores, tmp_path):
 )
 def test_every_executor_gives_the_same_bits(stores, tmp_path, opened):
     task = task_of(the_job(stores["gaps"], tmp_path, settings=FEW))
-    serial = groups_of(task, *result_of(task))
+    serial = groups_of(task, result_of(task))
     with ExitStack() as stack:
-        other = groups_of(task, *result_of(task, executor=opened(stack)))
+        other = groups_of(task, result_of(task, executor=opened(stack)))
     for name in ("posterior", "map"):
         xr.testing.assert_identical(other[name], serial[name])
 

@@ -11,7 +11,7 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.pipeline.field_solves import Execution
-from cagp_dist.pipeline.task import fit
+from cagp_dist.pipeline.steps import fit
 from cagp_dist.service import simulated_jobs as simulation
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job

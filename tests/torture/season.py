@@ -17,7 +17,7 @@ import pytest
 import xarray as xr
 
 from cagp_dist import versions
-from cagp_dist.service import run as running
+from cagp_dist.pipeline import steps
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import load_job, with_times
 from cagp_dist.service.published_runs import keep_runs
@@ -292,15 +292,15 @@ def read_series(root: Path) -> dict[str, xr.Dataset]:
 @contextmanager
 def counted_solves(file: Path) -> Iterator[None]:
     """Write the time of each solve into a file."""
-    solve = running.solve
+    solve = steps.solve
 
     def counted(task, *arguments, **settings):
         with file.open("a") as listed:
-            listed.write(f"{task.points.times[0].astype('datetime64[ns]')}\n")
+            listed.write(f"{task.observations.times[0].astype('datetime64[ns]')}\n")
         return solve(task, *arguments, **settings)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "solve", counted)
+        patch.setattr("cagp_dist.pipeline.solve_task.solve", counted)
         yield
 
 

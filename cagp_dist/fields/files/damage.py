@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import DataError
-from cagp_dist.fields.selection import shown_time
 from cagp_dist.remedies import Setting
 from cagp_dist.space import Space
+from cagp_dist.text import shown_time
 from cagp_dist.variables import VARIABLES, Variable
 
 LEAST_POINTS = 8  # shorter axes have no spacing to be out of line with

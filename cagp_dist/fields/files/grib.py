@@ -28,9 +28,10 @@ from cagp_dist.fields.gridded import (
     selection_words,
     unit_of_levels,
 )
-from cagp_dist.fields.selection import Choice, Selection, is_chosen, parse_times, shown_time, written_choice
+from cagp_dist.fields.selection import Choice, Selection, is_chosen, parse_times, written_choice
 from cagp_dist.remedies import Setting
 from cagp_dist.store.batches import is_preliminary
+from cagp_dist.text import shown_time
 from cagp_dist.variables import variable_named
 
 eccodes = from_extra("grib", "eccodes", "reading GRIB files")

@@ -37,9 +37,10 @@ from cagp_dist.fields.files.file_catalogue import (
 from cagp_dist.fields.files.sniff import HEAD_BYTES, file_kind
 from cagp_dist.fields.gridded import explain_absent
 from cagp_dist.fields.points import Points, joined_points
-from cagp_dist.fields.selection import EVERYTHING, Selection, parse_times, shown_time, time_positions
+from cagp_dist.fields.selection import EVERYTHING, Selection, parse_times, time_positions
 from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import available_bytes
+from cagp_dist.text import shown_time
 
 logger = logging.getLogger(__name__)
 

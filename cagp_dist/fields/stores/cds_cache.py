@@ -16,10 +16,11 @@ from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.errors import ConfigurationError, NotReadyError
 from cagp_dist.fields.files.local_files import cannot_write, open_file
-from cagp_dist.fields.selection import Area, Selection, check_area, check_spacing, shown_time
+from cagp_dist.fields.selection import Area, Selection, check_area, check_spacing
 from cagp_dist.fields.sources import FINAL_AFTER_DAYS
 from cagp_dist.store.atomic_files import replacing
 from cagp_dist.store.batches import preliminary_times
+from cagp_dist.text import shown_time
 from cagp_dist.variables import variable_named
 
 if TYPE_CHECKING:

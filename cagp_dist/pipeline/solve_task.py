@@ -1,0 +1,86 @@
+"""The one path from observations to a result, whoever asks.
+
+::
+
+    Task --fit--> Priors --solve--> Solution --out_of_sample, learn--> Distributions --score--> Result
+
+`cagp_dist.krige` and `cagp_dist.run` differ in how they build a `Task`, in where its steps run and are shown,
+and in what they write of the `Result`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, Protocol, TypeAlias, TypeVar
+
+from cagp_dist.pipeline.cross_validation import out_of_sample
+from cagp_dist.pipeline.field_solves import Execution, Solution
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.recalibration import Distributions, OutOfSampleErrors, learn_distributions
+from cagp_dist.pipeline.steps import fit, fit_folds, score, solve
+from cagp_dist.pipeline.task import Priors, Result, Task
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.text import counted
+
+T = TypeVar("T")
+
+Step: TypeAlias = Literal["fit", "fits of folds", "solve", "errors", "scores"]
+
+Learn: TypeAlias = Callable[[Task, Priors, OutOfSampleErrors | None], Distributions]
+
+
+class Steps(Protocol):
+    """Where the steps of a task run, and who sees them."""
+
+    def __call__(self, name: Step, do: Callable[[Execution], T], /, *, about: Callable[[T], str]) -> T:
+        """Do a step, again where its workers are lost; ``about`` sums up what came of it."""
+
+
+def solve_task(
+    task: Task, steps: Steps, *, model: FittedModel | None = None, learn: Learn | None = None
+) -> Result:
+    """Do what is asked: fit, solve, correct distributions by errors, and score what is held out.
+
+    Parameters
+    ----------
+    task : Task
+        What is asked.
+    steps : Steps
+        Does each step.
+    model : FittedModel, optional
+        The prior, where it is fitted already.
+    learn : callable, optional
+        What distributions learn from the errors; by default a recalibration, if the task has one.
+
+    Returns
+    -------
+    Result
+    """
+    if model is None:
+        model = steps("fit", partial(fit, task), about=lambda found: found.numbers)
+    of_folds: tuple[FittedModel, ...] = ()
+    if task.fits_folds:
+        of_folds = steps("fits of folds", partial(fit_folds, task, model), about=_fits)
+    priors = Priors(model, of_folds)
+    solution = steps("solve", partial(solve, task, priors), about=Solution.line)
+    errors = None
+    if task.recalibration.errors in ("points", "folds"):  # which the solve has predicted
+        errors = out_of_sample(task, priors, solution, Execution(SerialExecutor()))
+    elif task.recalibration.errors != "none":
+        errors = steps("errors", partial(out_of_sample, task, priors, solution), about=_errors)
+    distributions = None if learn is None else learn(task, priors, errors)
+
+    def scored(execution: Execution) -> Result:
+        learned = distributions or learn_distributions(task.recalibration, errors)
+        return score(task, priors, solution, learned)
+
+    return steps("scores", scored, about=lambda _: "")
+
+
+def _fits(models: tuple[FittedModel, ...]) -> str:
+    """Say how many fits there were."""
+    return f"{counted(len(set(map(id, models))), 'fit')}, each without the folds that it predicts"
+
+
+def _errors(found: OutOfSampleErrors | None) -> str:
+    """Say how many errors there are."""
+    return "" if found is None else counted(found.observed.shape[1], "place")

@@ -1,0 +1,335 @@
+"""The steps of the one path, each a function of a `Task`: fit, predict (with folds: solve), score."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.verification.scores import point_scores, unscored
+from cagp_dist.errors import DataError
+from cagp_dist.kernels import Kernel, chosen_by
+from cagp_dist.likelihood.exact.integrated import Hyperparameters
+from cagp_dist.likelihood.fit_result import FitProgress
+from cagp_dist.pipeline.carried import update
+from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
+from cagp_dist.pipeline.fitted_model import FittedModel, fit_model, given_model, known_noise
+from cagp_dist.pipeline.integration import (
+    distributions_of_observations,
+    predict_fields,
+    with_numbers_integrated,
+)
+from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_solves import solver_of
+from cagp_dist.pipeline.maps_at_times import (
+    check_kernel,
+    check_mean,
+    fit_in_space_and_time,
+    predict_in_time,
+)
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.recalibration import NOT_ASKED, Distribution, Distributions
+from cagp_dist.pipeline.split import Split
+from cagp_dist.pipeline.task import Priors, Result, Task
+from cagp_dist.predictive import Gaussian
+from cagp_dist.solvers import Status
+from cagp_dist.text import counted, shown_time
+
+# Observed places up to which each fold has a fit of its own: a second for all of them, or two
+FEW_PLACES = 400
+
+
+def fit(
+    task: Task,
+    execution: Execution,
+    *,
+    narrator: Narrator | None = None,
+    progress: Callable[[FitProgress], None] | None = None,
+) -> FittedModel:
+    """Find kernel and noise: given, or fitted by maximum likelihood, or with probabilities beside."""
+    asked, observed = task.model, task.observed
+    decide = observed if task.fitted_to is None else task.fitted_to
+    if observed.in_time:
+        check_mean(asked.mean if asked.prior is None else asked.prior.mean)
+    if asked.prior is not None:
+        if observed.in_time:
+            check_kernel(asked.prior.kernel)
+        return given_model(observed, asked.prior)
+    if asked.noise_variance is not None:
+        assert isinstance(asked.kernel, Kernel)
+        known = known_noise(observed, observed.there, asked.noise_std)
+        return FittedModel(asked.kernel, asked.mean, known, asked.noise_variance)
+    with Narrator(shown=False) if narrator is None else nullcontext(narrator) as told:
+        if decide.in_time:
+            model = fit_in_space_and_time(
+                decide,
+                kernel=asked.kernel,
+                mean=asked.mean,
+                noise_std=asked.noise_std,
+                resources=execution,
+                narrator=told,
+                in_time=asked.in_time,
+            )
+        else:
+            model = fit_model(
+                decide,
+                Split(decide.there),
+                kernel=asked.kernel,
+                mean=asked.mean,
+                fixed=asked.fixed,
+                noise_std=asked.noise_std,
+                nugget_std=asked.nugget_std,
+                resources=execution,
+                narrator=told,
+                progress=progress,
+                checkpoints=execution.checkpoints,
+            )
+        if task.fitted_to is not None:
+            model = model.of_observations(observed, asked.noise_std)
+        return _integrated(task, model, told)
+
+
+def _integrated(task: Task, model: FittedModel, narrator: Narrator) -> FittedModel:
+    """Integrate over numbers where that is asked for, or where they are not known well."""
+    return with_numbers_integrated(
+        model,
+        task.observed,
+        asked=task.model.hyperparameters,
+        nugget_sought=task.model.nugget_std is None,
+        solver=task.solver,
+        obstacle=task.model.obstacle,
+        narrator=narrator,
+    )
+
+
+def fit_folds(task: Task, model: FittedModel, execution: Execution) -> tuple[FittedModel, ...]:
+    """Fit the prior of each fold without its observations; whatever a search has reached is taken.
+
+    A fold that has a part in the numbers that predict it is not held out. Fits take long: each half of the
+    folds is predicted with numbers that were fitted to the other, whose blocks are as dense as all; of few
+    places each fold has a fit of its own.
+    """
+    if not task.fits_folds:
+        return ()
+    fits = fits_of_folds(task.split.observed.size, task.folds, in_time=task.observations.in_time)
+    groups = np.array_split(np.arange(task.folds), fits)
+    found: list[FittedModel] = []
+    for number, group in enumerate(groups):
+        name = f"without part {number + 1} of {len(groups)} of the folds"
+        own = replace(task.without([int(fold) for fold in group]), solver=task.solver)
+        found += [_fit_of_fold(own, model, execution.part(number, len(groups), name))] * group.size
+    return tuple(found)
+
+
+def fits_of_folds(places: int, folds: int, *, in_time: bool) -> int:
+    """Give the number of fits for the folds of so many places; see `fit_folds`."""
+    return folds if places <= FEW_PLACES and not in_time else 2
+
+
+def _fit_of_fold(task: Task, model: FittedModel, execution: Execution) -> FittedModel:
+    """Fit the prior of some folds; probabilities of numbers need none but where the kernel is chosen."""
+    # whether numbers are integrated over is decided for all together
+    way: Hyperparameters = "plug-in" if model.integrated is None else "integrate"
+    task = replace(task, model=replace(task.model, hyperparameters=way))
+    if model.integrated is not None and chosen_by(task.model.kernel) is None:
+        with Narrator(shown=False) as told:
+            return _integrated(task, replace(model, integrated=None), told)
+    return fit(
+        task,
+        execution,
+        progress=lambda state: execution.progress(None, f"likelihood {state.evaluations}"),
+    )
+
+
+def predict(task: Task, model: FittedModel, execution: Execution) -> Solution:
+    """Predict all fields at all targets from what is observed, (T, q)."""
+    observed = task.observed
+    if task.carried is not None:
+        return update(
+            task.carried,
+            task.observations,
+            task.split.observed,
+            model,
+            task.targets,
+            execution,
+            left_out=task.recalibration.errors == "leave-one-out",
+        )
+    if not observed.in_time:
+        solver = solver_of(task.solver, observed)
+        return predict_fields(observed, model, task.targets, solver=solver, execution=execution)
+    found = predict_in_time(
+        observed,
+        model,
+        task.targets.points,
+        solver=task.solver,
+        lead_hours=task.lead_hours,
+        window_hours=task.window_hours,
+        execution=execution,
+    )
+    return found if task.times is None else found.of_times(task.times)
+
+
+def solve(task: Task, priors: Priors, execution: Execution) -> Solution:
+    """Predict all targets; with folds, what is held out from the others, each with a solve of its own."""
+    folds, held = task.folds, task.held_out
+    if not folds or held is None or held.folds is None:
+        return predict(task, priors.model, execution)
+    total, k = task.targets.size // (task.times or 1), held.folds.size
+    fold_of = task.split.fold_of
+    assert fold_of is not None
+    check_left(task.observed, [task.split.observed[fold_of == fold] for fold in range(folds)], "a fold")
+    columns = [np.flatnonzero(held.folds == fold) for fold in range(folds)]
+    names = [f"fold {fold + 1} of {folds}" for fold in range(folds)]
+    if total > k or task.targets.sampled_at is not None:
+        names.append("all points")
+        columns.append(np.arange(k, total))
+    found: dict[int, Solution] = {}
+    # all points first: what does not fit is refused before any fold is solved
+    for done, number in enumerate([len(names) - 1, *range(len(names) - 1)]):
+        own = execution.part(done, len(names), names[number])
+        if done:  # a plan that is much like the first one is not said
+            own = replace(own, on_plan=lambda plan: None)
+        if number < folds:
+            found[number] = predict(task.without([number]), priors.of_fold(number), own)
+            continue
+        found[number] = predict(_without_held_out(task, k), priors.model, own)
+    tested = max(each.size for each in columns[:folds]) if len(names) > folds else None
+    return _together([found[number] for number in range(len(names))], columns, total, tested)
+
+
+def score(task: Task, priors: Priors, solution: Solution, distributions: Distributions) -> Result:
+    """Compare distributions with what is held out."""
+    result = Result(task, priors, solution, distributions)
+    held = task.held_out
+    if held is None:
+        return result
+    at = task.targets.of_kind("held out")
+    mean, std = solution.mean[:, at], solution.std[:, at]
+    scores, mixed = unscored(held.values.shape), priors.model.integrated is not None
+    found = Distribution.room_for(mean.shape) if mixed else None
+    for chosen, part, model in _predicted_together(task, priors):
+        parts = distributions_of_observations(
+            mean[:, chosen],
+            std[:, chosen],
+            part.observed,
+            model,
+            MapPoints(held.X[chosen]),
+            held.known_noise[chosen],
+        )
+        for fields, some, distribution in parts:
+            places = chosen[some]
+            rows, here = np.nonzero(~np.isnan(held.values[np.ix_(fields, places)]))
+            if rows.size:
+                index = fields[rows], places[here]
+                scores.put(index, point_scores(distribution[rows, here], held.values[index]))
+            if found is not None and not distributions.corrected:
+                found.put(fields, places, distribution)
+    if not distributions.corrected:
+        return replace(result, plain=scores, scores=scores, of_held_out=found)
+    noise = priors.noise_of(held)
+    plain = Gaussian(mean, np.sqrt(std**2 + noise))
+    stretched = distributions.stretched_at("held out", noise)
+    return replace(
+        result,
+        plain=scores,
+        scores=distributions.scored(plain, held.X, held.values, folds=held.folds, stretched=stretched),
+        of_held_out=distributions.at(plain, held.X, folds=held.folds, stretched=stretched),
+    )
+
+
+def check_left(observed: Observations, parts: Iterable[Indices], what: str) -> None:
+    """Raise `DataError` where a time has no observations without one of these parts of the places."""
+    present = observed.present
+    values = present.sum(axis=1)
+    for left in parts:
+        empty = present[:, left].sum(axis=1) == values
+        if empty.any():
+            when, name = observed.times, "a field"
+            if when.size == empty.size and not np.isnat(when[empty.argmax()]):
+                name = f"the time {shown_time(when[empty.argmax()])}"
+            raise DataError(
+                f"{name} has no observation without {what} that is left out, and nothing else predicts that; "
+                "expected observations elsewhere at each time. Leave such times out, take fewer folds or "
+                "smaller blocks, or leave error bars as they are.",
+                key="empty-fold",
+            )
+
+
+def _predicted_together(task: Task, priors: Priors) -> Iterator[tuple[Indices, Task, FittedModel]]:
+    """Yield what is held out by the observations and the prior that predict it."""
+    held = task.held_out
+    assert held is not None
+    # of Gaussian distributions only the noise differs, where folds have fits of their own
+    mixed = priors.model.integrated is not None
+    if held.folds is None or not (mixed or priors.of_folds):
+        yield np.arange(held.X.shape[0]), task, priors.model
+        return
+    for fold in range(task.folds):
+        yield np.flatnonzero(held.folds == fold), task.without([fold]), priors.of_fold(fold)
+
+
+def _without_held_out(task: Task, k: int) -> Task:
+    """Leave what is predicted from all observed points."""
+    points, q = task.targets.points, task.targets.size
+    kept = np.arange(q)
+    if task.times is not None:
+        kept = kept.reshape(task.times, -1)[:, k:].ravel()
+        kinds = task.targets.kinds
+    else:
+        kept, kinds = kept[k:], task.targets.kinds
+    shifted = {name: slice(at.start - k, at.stop - k) for name, at in kinds.items() if at.start >= k}
+    like = task.targets.mean_like
+    targets = replace(
+        task.targets,
+        points=points.part(kept),
+        kinds=shifted,
+        mean_like=None if like is None else like - k,
+    )
+    return replace(task, targets=targets, held_out=None, recalibration=NOT_ASKED)
+
+
+def _together(solutions: list[Solution], columns: list[Indices], total: int, tested: int | None) -> Solution:
+    """Put the columns of several solves in their places; one that was done early keeps its last step."""
+    steps = []
+    for iteration in range(max(len(solution.steps) for solution in solutions)):
+        states = [solution.steps[min(iteration, len(solution.steps) - 1)] for solution in solutions]
+        steps.append(
+            SolveStep(
+                iteration=max(state.iteration for state in states),
+                mean=_placed([state.mean for state in states], columns, total),
+                std=_placed([state.std for state in states], columns, total),
+                seconds=sum(state.seconds for state in states),
+            )
+        )
+    unfinished = [solution.computational_std for solution in solutions]
+    known = [values for values in unfinished if values is not None]
+    last = solutions[-1]
+    said = f"{len(solutions)} such solves, one for each fold"
+    if tested is not None:
+        said = (
+            f"{len(solutions)} solves, one with all points and one with {counted(tested, 'test point')} for "
+            "each fold"
+        )
+    return Solution(
+        steps=tuple(steps),
+        status=Status.worst(solution.status for solution in solutions),
+        plan=(*solutions[0].plan, said),
+        solvers=tuple(dict.fromkeys(name for each in solutions for name in each.solvers)),
+        plans=tuple(plan for each in solutions for plan in each.plans),
+        executor=last.executor,
+        fine_mean=last.fine_mean,
+        sampled=last.sampled,
+        drift=last.drift,
+        computational_std=_placed(known, columns, total) if len(known) == len(unfinished) else None,
+        computational_std_known=all(each.computational_std_known for each in solutions),
+    )
+
+
+def _placed(parts: list[Array], columns: list[Indices], total: int) -> Array:
+    """Put values (T, q) of several solves into their columns."""
+    values = np.empty((len(parts[0]), total))
+    for part, at in zip(parts, columns, strict=True):
+        values[:, at] = part
+    return values
