@@ -364,3 +364,36 @@ def test_a_time_with_one_observation_keeps_no_other_from_its_recalibration(numbe
     assert with_it.attrs["recalibration"] == without.attrs["recalibration"] == "kuleshov"
     if "noise_std" in numbers:  # else the values of that time are among those that give the numbers
         xr.testing.assert_allclose(with_it["std"].isel(time=[0, 2]), without["std"], rtol=1e-12)
+
+
+def test_a_field_with_a_single_value_has_no_leave_one_out_error_of_it():
+    """Nothing predicts that beside a mean that is estimated; the other fields are scored and corrected."""
+    generator = np.random.default_rng(0)
+    values = generator.standard_normal((2, 60))
+    values[1, 1:] = np.nan
+    coordinates = {
+        "latitude": ("station", generator.uniform(40.0, 60.0, 60)),
+        "longitude": ("station", generator.uniform(0.0, 20.0, 60)),
+    }
+    field = xr.DataArray(values, coordinates, ("time", "station"), name="t")
+    given = {"kernel": cagp.Matern32(0.05, 1.0), "noise_std": 0.5, "progress": False}
+    scores = cagp.Kriging(**given).fit(field).cross_validate(None)
+    assert np.isnan(scores["mean"].values[1]).all()
+    assert np.isfinite(scores["mean"].values[0]).all()
+    assert np.isfinite(scores.crps)
+    found = cagp.krige(field, to=5.0, recalibration="kuleshov", **given)
+    assert "leave-one-out errors of the 60 observed points" in found.attrs["recalibration_statement"]
+
+
+def test_error_bars_that_learned_nothing_are_not_called_recalibrated():
+    """Errors of one size everywhere teach a local scale nothing."""
+    generator = np.random.default_rng(0)
+    table = {"lat": generator.uniform(40.0, 60.0, 300), "lon": generator.uniform(0.0, 20.0, 300)}
+    table["t"] = generator.standard_normal(300)
+    given = {"kernel": cagp.Matern32(0.001, 0.5), "noise_std": 0.5**0.5, "mean": 0.0, "progress": False}
+    found = cagp.krige(table, to=table, recalibration="local-scale", **given)
+    plain = cagp.krige(table, to=table, **given)
+    assert found.attrs["recalibration"] == "none"
+    assert "are not recalibrated" in found.attrs["recalibration_statement"]
+    np.testing.assert_array_equal(found["std"], plain["std"])
+    assert not any("recalibrated" in each.attrs.get("long_name", "") for each in found.data_vars.values())
