@@ -2,15 +2,16 @@
 
 ::
 
-    Task --fit--> FittedModel --solve--> Solution --out_of_sample, recalibrate, score--> Result
+    Task --fit--> Priors --solve--> Solution --out_of_sample, learn--> Distributions --score--> Result
 
-- `task`: what is asked, the steps, and what comes of it.
+- `solve_task`: all steps, for a call or a job. `task`, `steps`: what is asked and what comes of it; each step.
 - `observations`, `grid_places`, `map_points`, `map_cells`, `split`: places, values, gaps and noise; the grid
   that points are most of; where a map is wanted; cells that fill a region; what is held out.
 - `fitting`, `fitted_model`, `map_mean`, `integration`: sites and fits of parameters; the prior; its mean;
   distributions whose parameters are integrated over. `maps_at_times`, `gain_in_time`: all times together.
 - `field_solves`, `solve_plans`: the solve of all fields; the choice of its solver, and plans.
 - `map_solves`, `map_samples`: from observations and prior to that solve, and draws.
+- `carried`: a field on a grid that goes on from its state before.
 - `left_out`, `recalibration`, `cross_validation`: errors at places that were left out, and what they correct.
 - `resources`, `narration`, `defaults`: workers and memory; what is said meanwhile; numbers that decide.
 
