@@ -18,6 +18,7 @@ from cagp_dist.export import FORMATS, Format, export_run
 from cagp_dist.export.groups import GRIDDED
 from cagp_dist.fields.sources import SOURCES, Source
 from cagp_dist.kernels import KERNELS, ClosedForm, name_of
+from cagp_dist.means import MEANS
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.solver_table import solver_table
@@ -80,6 +81,28 @@ def test_a_solver(points, monkeypatch):
     turned = cagp.condition(prior, X[::-1], y[::-1], X[:5] + 0.01, solver=cagp.GaussSeidel(1))
     np.testing.assert_allclose(found.mean, turned.mean, rtol=1e-9)
     np.testing.assert_allclose(found.variance, turned.variance, rtol=1e-9)
+
+
+class Wave:
+    """A level, and a wave once around the Earth."""
+
+    coefficient_names, content_sha256, units = ("constant", "wave"), None, ""
+
+    def basis_at(self, X):
+        return np.column_stack([np.ones(len(X)), X[:, 0]])
+
+    def check_covers(self, latitude_degrees, longitude_degrees):
+        """It is known everywhere."""
+
+
+def test_a_mean(job_text, monkeypatch):
+    monkeypatch.setitem(MEANS, "wave", Wave())
+    assert parse_job(job_text.replace('mean = "quadratic-latitude"', 'mean = "wave"')).prior.mean == "wave"
+    field = open_tape(7).t2m
+    found = cagp.krige(field, to=30.0, mean="wave", **GIVEN)
+    same = cagp.krige(field, to=30.0, mean=cagp.BasisMean(Wave().basis_at, ("constant", "wave")), **GIVEN)
+    assert found.drift_term.values.tolist() == ["constant", "wave"]
+    np.testing.assert_allclose(found["mean"], same["mean"], rtol=1e-9)
 
 
 class Halved:
