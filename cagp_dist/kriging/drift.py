@@ -49,8 +49,12 @@ GROSS = (
 )
 MOST_SHOWN = 3  # places that a warning names
 
-TRENDS = {name: family for name, family in MEANS.items() if isinstance(family, LatitudePolynomial)}
 _OF_PYKRIGE = ("external_Z", "specified", "functional", "point_log")
+
+
+def trends() -> dict[str, EstimatedMean]:
+    """Give those of `cagp_dist.MEANS` whose coefficients are estimated with the field."""
+    return {name: family for name, family in MEANS.items() if isinstance(family, EstimatedMean)}
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ class PlaneField:
 class Drift:
     """A trend and multiples of static fields, an `EstimatedMean`."""
 
-    trend: LatitudePolynomial | RegionalLinear | PlaneLinear  # with a constant
+    trend: EstimatedMean  # with a constant
     fields: tuple[CovariateField | StaticColumn | PlaneField, ...] = ()
     space: Space = SPHERE  # of the places
 
@@ -311,7 +315,7 @@ def _tell_far(
 def named_columns(mean: MeanTerms) -> list[str]:
     """Names in a mean that may be those of columns: neither trends nor addresses of fields."""
     terms = [mean] if isinstance(mean, str) else mean if isinstance(mean, list | tuple) else []
-    known = (*TRENDS, REGIONAL_LINEAR)
+    known = (*trends(), REGIONAL_LINEAR)
     return [term for term in terms if isinstance(term, str) and ":" not in term and term not in known]
 
 
@@ -327,35 +331,36 @@ def mean_given(mean: MeanTerms, observed: ObservedObject) -> MeanLike:
     if not single and (callable(mean) or isinstance(mean, int | float | np.number)):
         return mean
     terms = [mean] if single else list(mean) if isinstance(mean, Iterable) else []
-    trends: list[str] = []
+    named: list[str] = []
     fields: list[CovariateField | StaticColumn | PlaneField] = []
     for term in terms:
         if isinstance(term, str) and term in observed.static:
             fields.append(StaticColumn.of(term, observed))
         elif isinstance(term, str) and ":" not in term:
-            trends.append(term)
+            named.append(term)
         elif isinstance(observed.space, Plane) and isinstance(term, xr.DataArray):
             fields.append(_plane_field(term, observed.space))
         else:
             fields.append(_field(term))
     names = [field.name for field in fields]
-    for name in trends:
-        if name not in (*TRENDS, REGIONAL_LINEAR):
+    for name in named:
+        if name not in (*trends(), REGIONAL_LINEAR):
             advice = " Fields are given themselves." if name in _OF_PYKRIGE else ""
-            raise ArgumentError(f"mean has the term {name!r}; expected {_EXPECTED}.{advice}", key="mean")
-    if not terms or len(trends) > 1 or len(set(names)) < len(names):
+            raise ArgumentError(f"mean has the term {name!r}; expected {_expected()}.{advice}", key="mean")
+    if not terms or len(named) > 1 or len(set(names)) < len(names):
         raise ArgumentError(
-            f"mean is {', '.join([*map(repr, trends), *names]) or repr(mean)}; expected one of "
-            f"{alternatives([*TRENDS, REGIONAL_LINEAR])} and different fields beside it, or a number.",
+            f"mean is {', '.join([*map(repr, named), *names]) or repr(mean)}; expected one of "
+            f"{alternatives([*trends(), REGIONAL_LINEAR])} and different fields beside it, or a number.",
             key="mean",
         )
-    trend = trends[0] if trends else "constant"
+    trend = named[0] if named else "constant"
     if not observed.space.has_latitudes:
         own = _in_plane(trend, fields)
         return Drift(own, tuple(fields), observed.space) if fields or trend != "constant" else own
     if trend == REGIONAL_LINEAR:
         return Drift(_regional(observed.points), tuple(fields))
-    return Drift(TRENDS[trend], tuple(fields)) if fields else TRENDS[trend]
+    own_trend = trends()[trend]
+    return Drift(own_trend, tuple(fields)) if fields else own_trend
 
 
 def _in_plane(
@@ -377,11 +382,14 @@ def _of_latitudes(term: str) -> ArgumentError:
     )
 
 
-_EXPECTED = alternatives(
-    [*TRENDS, REGIONAL_LINEAR],
-    "the name of a column of the table",
-    'a field: an xarray.DataArray, cagp_dist.covariate(...), "file:PATH:VARIABLE" or "zarr:ADDRESS:VARIABLE"',
-)
+def _expected() -> str:
+    """Write what a term of a mean may be."""
+    return alternatives(
+        [*trends(), REGIONAL_LINEAR],
+        "the name of a column of the table",
+        "a field: an xarray.DataArray, cagp_dist.covariate(...), "
+        '"file:PATH:VARIABLE" or "zarr:ADDRESS:VARIABLE"',
+    )
 
 
 def _is_field(term: object) -> bool:
@@ -420,7 +428,7 @@ def _field(term: object) -> CovariateField:
     if _is_field(term):
         found: CovariateField = term  # type: ignore[assignment]
         return found
-    raise ArgumentError(f"mean has the term {term!r}; expected {_EXPECTED}.", key="mean")
+    raise ArgumentError(f"mean has the term {term!r}; expected {_expected()}.", key="mean")
 
 
 def _regional(observed: Observations) -> RegionalLinear:
@@ -433,7 +441,7 @@ def _regional(observed: Observations) -> RegionalLinear:
         raise ArgumentError(
             f'mean "{REGIONAL_LINEAR}" is linear in longitude, and the observations span {width:g} degrees '
             f"of it; expected at most {WIDEST_REGION:g}. Around the globe take a trend in latitude: "
-            f"{alternatives(name for name in TRENDS if name != 'constant')}.",
+            f"{alternatives(name for name in trends() if name != 'constant')}.",
             key="regional-mean",
         )
     middle = 0.5 * float(latitude.min() + latitude.max())

@@ -4,7 +4,7 @@
 
     Task --fit--> Priors --solve--> Solution --out_of_sample, learn--> Distributions --score--> Result
 
-- `solve_task`: all steps, for a call or a job. `task`, `steps`: what is asked and what comes of it; each step.
+- `solve_task`: all steps, for a call or a job. `task`, `steps`: what is asked, what comes of it, each step.
 - `observations`, `grid_places`, `map_points`, `map_cells`, `split`: places, values, gaps and noise; the grid
   that points are most of; where a map is wanted; cells that fill a region; what is held out.
 - `fitting`, `fitted_model`, `map_mean`, `integration`: sites and fits of parameters; the prior; its mean;

@@ -18,7 +18,7 @@ from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
 from cagp_dist.likelihood.kernel_choice import CANDIDATES
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES, Numbering, is_family
-from cagp_dist.means import MEANS, LatitudePolynomial
+from cagp_dist.means import MEANS
 from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.fitting import Sites, choose_sites, fit_numbers
 from cagp_dist.pipeline.map_mean import MeanLike, is_estimated, is_read, mean_of, mean_of_all
@@ -124,8 +124,8 @@ class FittedModel:
         """The mean for people."""
         if isinstance(self.mean, (str, int, float)):
             return self.mean
-        if isinstance(self.mean, LatitudePolynomial) and self.mean in MEANS.values():
-            return next(name for name, family in MEANS.items() if family == self.mean)
+        if name := next((name for name, family in MEANS.items() if family == self.mean), ""):
+            return name
         if isinstance(self.mean, EstimatedMean) and not callable(self.mean):
             return f"estimated with the field: {', '.join(self.mean.coefficient_names)}"
         return repr(self.mean)
