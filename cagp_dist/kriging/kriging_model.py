@@ -55,7 +55,7 @@ from cagp_dist.pipeline.map_solves import plan_of_map, solver_of
 from cagp_dist.pipeline.maps_at_times import MOST_TOGETHER
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.solve_task import Step, solve_task
-from cagp_dist.pipeline.split import Split, usual_blocks
+from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.steps import fit
 from cagp_dist.pipeline.task import ModelSettings, Result, Task
 from cagp_dist.prior import Prior
@@ -640,9 +640,9 @@ class Kriging:
                 'that is left out. Expected a model of all times, cagp.Kriging(at="observed").',
                 key="days-fitted-separately",
             )
-        size = None
+        size: float | Literal["auto"] | None = None
         if by == "block" and (folds is not None or blocks is not None or blocks_degrees != "auto"):
-            size = self._blocks(blocks_degrees, blocks, folds)
+            size = self._blocks(blocks_degrees, blocks)
         split = Split.into_folds(observed.points, count=folds, blocks=size, days=by == "day", seed=seed)
         with self._call() as call:
             about = f"{int(cast('Indices', split.folds).max()) + 1:,} folds"
@@ -654,8 +654,8 @@ class Kriging:
                 found = cross_validate(task, learned, execution, split=split)
         integrated = learned.integrated is not None
         scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)
-        said = {} if size is None or not observed.space.has_latitudes else {"blocks_degrees": size}
-        return scores.assign_attrs(said)
+        size = split.blocks if observed.space.has_latitudes else None
+        return scores if size is None else scores.assign_attrs(blocks_degrees=size)
 
     def variogram(self, *, draws: int = 200, seed: int = 0) -> xr.Dataset:
         """Estimate the variogram of the observations, beside that of the fitted kernel and noise.
@@ -672,11 +672,10 @@ class Kriging:
         return variogram_dataset(observed, learned, draws=draws, seed=seed)
 
     def _blocks(
-        self, blocks_degrees: float | Literal["auto"] | None, blocks: float | None, folds: int | None
-    ) -> float | None:
+        self, blocks_degrees: float | Literal["auto"] | None, blocks: float | None
+    ) -> float | Literal["auto"] | None:
         """Give the size of blocks in the unit of the space; None: each place by itself."""
-        points = self._fitted()[0].points
-        space = points.space
+        space = self._fitted()[0].space
         if space.has_latitudes and blocks is not None:
             raise ArgumentError(
                 f"blocks is {blocks!r}, the width in a plane; expected blocks_degrees.", key="blocks-of-space"
@@ -692,7 +691,6 @@ class Kriging:
             return blocks
         if isinstance(blocks_degrees, str):
             check_word("blocks_degrees", blocks_degrees, ("auto",))
-            return usual_blocks(points, 2 if folds is None else folds)
         return blocks_degrees
 
     def summary(self) -> str:

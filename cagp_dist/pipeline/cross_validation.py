@@ -13,14 +13,14 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
-from cagp_dist.pipeline.defaults import FOLDS, MOST_DRAWN, OBSERVED_FOR_EACH
+from cagp_dist.pipeline.defaults import MOST_DRAWN, OBSERVED_FOR_EACH
 from cagp_dist.pipeline.field_solves import Execution, LeftOut, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.left_out import has_left_out, leave_one_out
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.recalibration import NOT_ASKED, Errors, OutOfSampleErrors, Recalibration, unchanged
-from cagp_dist.pipeline.split import Split, usual_blocks
+from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.steps import check_left, score, solve
 from cagp_dist.pipeline.task import HeldOut, Priors, Task
 from cagp_dist.predictive import Gaussian
@@ -82,8 +82,7 @@ def out_of_sample(
                 training=(points.positions[rest], points.values[:, rest]),
             )
         case "blocks":
-            count = max(2, min(FOLDS, _sites(points, observed.there)))
-            split = Split.into_folds(points, count=count, blocks=usual_blocks(points, count), seed=0)
+            split = Split.into_folds(points, count="auto", blocks="auto", seed=0)
             of_blocks = cross_validate(task, model, execution, split=split)
             return OutOfSampleErrors(
                 Gaussian(of_blocks.mean, of_blocks.predictive_std),

@@ -7,19 +7,16 @@ others.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.calibration.verification.spatial_folds import (
-    block_folds,
-    blocks_of,
-    fitting_blocks,
-)
+from cagp_dist.calibration.verification.spatial_folds import blocks_of
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unwrapped_longitudes
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.pipeline import GridPlaces, Observations, Solver
+from cagp_dist.pipeline import GridPlaces, Observations, Solver, Split
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.regions import Region
 from cagp_dist.service.jobfile.design_table import (
@@ -50,9 +47,8 @@ class Design:
     test_weights: Array  # (q,) area that each scored point stands for, mean 1
     cells: MapCells | None  # the map, if one was asked for
     mean_cells: MapCells | None = None  # finer cells, where the mean alone is wanted
-    # (q,) in a cross-validation, in which every observed point is scored, the fold of each: it is predicted
-    # from the other folds
-    folds: Indices | None = None
+    # a cross-validation, in which every observed point is scored, predicted from the folds but its own
+    in_folds: Split | None = None
     # of which the error bars of ``cells`` are estimated; 0 where each cell has a column of the solve
     samples: int = 0
     regions: tuple[Region, ...] = ()  # over which means are wanted
@@ -61,6 +57,11 @@ class Design:
     calibration: Indices | None = None
     # which block each of them lies in, where nothing is observed in whole blocks
     calibration_blocks: Indices | None = None
+
+    @property
+    def folds(self) -> Indices | None:
+        """Fold of each scored point (q,) of a cross-validation."""
+        return None if self.in_folds is None else self.in_folds.folds
 
     @property
     def count_folds(self) -> int:
@@ -81,18 +82,12 @@ def places_on_grid(solver: Solver, points: Observations, design: Design) -> Grid
 
 
 def design_points(
-    north: Array,
-    east: Array,
-    *,
-    space: Space = SPHERE,
-    table: DesignTable,
-    block_size: int,
-    gridded: bool = True,
-    spare_calibration: int = 0,
+    points: Observations, *, table: DesignTable, block_size: int, spare_calibration: int = 0
 ) -> Design:
     """Choose the observed, the scored, the calibration and the mapped points."""
+    north, east, space = points.north, points.east, points.space
     areas = np.ones(north.size)
-    if gridded and space.has_latitudes:
+    if points.gridded and space.has_latitudes:
         areas = cell_areas(north)
     choices = split_points(north, east, areas, table, space=space, spare_calibration=spare_calibration)
     train, test = choices["train"].points, choices["test"].points
@@ -110,6 +105,10 @@ def design_points(
                 "step or count for the other set, or a larger area.",
                 key="empty-selection",
             )
+    in_folds = None
+    if isinstance(table.test, FoldPoints):
+        in_folds = _in_folds(table.test, points, test)
+        test = in_folds.held_out
     ordered = space_filling_order(space.positions(north[train], east[train]), block_size=block_size)
     cells, mean_cells = cells_of(table.map, north, east, space=space)
     stood_for = areas[test] / choices["test"].chance[test]
@@ -125,45 +124,26 @@ def design_points(
         mean_cells=mean_cells,
         regions=table.regions or (),
         region_means=table.region_means,
-        folds=_folds(table.test, north[test], east[test], space),
+        in_folds=in_folds,
         calibration=kept,
         calibration_blocks=blocks,
     )
 
 
-def blocks_of_folds(wanted: FoldPoints, north: Array, east: Array, space: Space) -> float:
-    """Size of the blocks of a cross-validation; the default suits a region that is too small for it."""
-    if wanted.blocks is not None:
-        return wanted.blocks
-    if "blocks_degrees" in wanted.model_fields_set:
-        return wanted.blocks_degrees
-    count, size = count_of_folds(wanted, north, east, space), space.block_size(north, east)
-    return fitting_blocks(north, east, space=space, count=count, blocks=size)
-
-
-def count_of_folds(wanted: FoldPoints, north: Array, east: Array, space: Space) -> int:
-    """Folds of a cross-validation; the default is no more than there are places."""
-    if "count" in wanted.model_fields_set:
-        return wanted.count
-    places = len(np.unique(space.keys(north, east), axis=0))
-    return max(2, min(wanted.count, places))
-
-
-def _folds(wanted: object, north: Array, east: Array, space: Space) -> Indices | None:
-    """Give the fold of each test point; None where no folds are wanted."""
-    if not isinstance(wanted, FoldPoints):
-        return None
+def _in_folds(wanted: FoldPoints, points: Observations, chosen: Indices) -> Split:
+    """Deal places to folds; sizes and counts that the job does not give suit a region that is small."""
+    given = wanted.model_fields_set
+    in_degrees: float | Literal["auto"] = wanted.blocks_degrees if "blocks_degrees" in given else "auto"
     try:
-        return block_folds(
-            north,
-            east,
-            space=space,
-            count=count_of_folds(wanted, north, east, space),
-            blocks=blocks_of_folds(wanted, north, east, space),
-            generator=np.random.default_rng(wanted.seed),
+        return Split.into_folds(
+            points,
+            chosen,
+            count=wanted.count if "count" in given else "auto",
+            blocks=in_degrees if wanted.blocks is None else wanted.blocks,
+            seed=wanted.seed,
         )
     except ArgumentError as error:
-        raise ConfigurationError(f"[design] test: {error}", key="empty-selection") from error
+        raise ConfigurationError(f"[design] test: {error}", key=error.key) from error
 
 
 def cell_areas(latitude_degrees: Array) -> Array:

@@ -32,7 +32,7 @@ from cagp_dist.service.filtered_jobs import state_group_of
 from cagp_dist.service.job_fit import FittedPrior, by_name, kernel_keys, numbers_of, prior_numbers
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
 from cagp_dist.service.map_cells import Wanted
-from cagp_dist.service.point_roles import Design, blocks_of_folds
+from cagp_dist.service.point_roles import Design
 from cagp_dist.service.simulated_jobs import Simulated
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.store import schema
@@ -488,8 +488,8 @@ def _cross_validation(task: PreparedJob) -> dict[str, object]:
     wanted = task.job.design.test
     if not isinstance(wanted, FoldPoints):
         return {}
-    where, test = task.points, task.design.test
-    height = blocks_of_folds(wanted, where.north[test], where.east[test], where.space)
+    assert task.design.in_folds is not None
+    space, test, height = task.points.space, task.design.test, task.design.in_folds.blocks
     said = (
         f"{task.design.count_folds} folds: each observed place was predicted from the other folds, with the "
         "prior mean fitted to them"
@@ -504,7 +504,7 @@ def _cross_validation(task: PreparedJob) -> dict[str, object]:
         said += ", kernel and noise too."
     else:
         said += ", kernel and noise to the half of all folds without its own."
-    usual = wanted.blocks_degrees if where.space.has_latitudes else height
+    usual = wanted.blocks_degrees if space.has_latitudes else height
     if height != usual:
         said += f" Blocks are {height:g} degrees high: there are too few of {usual:g}."
     return {"cross_validation": said}

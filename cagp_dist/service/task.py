@@ -598,13 +598,7 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
         points,
         solver_at,
         design_of=lambda spare: design_points(
-            points.north,
-            points.east,
-            space=points.space,
-            table=job.design,
-            block_size=block_size(named),
-            gridded=points.gridded,
-            spare_calibration=spare,
+            points, table=job.design, block_size=block_size(named), spare_calibration=spare
         ),
         # what a place itself says an hour before is nearer than what others say
         # and the shift of a mean that is read was fitted to the value that is left out

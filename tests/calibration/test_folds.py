@@ -63,9 +63,9 @@ def test_what_cannot_be_split_is_refused():
     for alone in ([0.1], [0.1, 0.1]):  # no smaller blocks tell one place from itself
         with pytest.raises(ArgumentError, match=r"in 1 block, .* to 3 folds: observe more places\."):
             folds(alone, alone, count=3)
-    with pytest.raises(ArgumentError, match=r"2 blocks, .* to 3 folds: lower count to 2\."):
+    with pytest.raises(ArgumentError, match=r"2 blocks, .* to 3 folds: take 2 folds\."):
         folds([0.1, 50.0], [0.1, 0.1], count=3)
-    with pytest.raises(ArgumentError, match=r"to 3 folds: lower count to 2 or make the blocks smaller\."):
+    with pytest.raises(ArgumentError, match=r"to 3 folds: take 2 folds or make the blocks smaller\."):
         folds([0.1, 0.2, 50.0], [0.1, 0.2, 0.0], count=3)
     with pytest.raises(ArgumentError, match="expected"):
         folds([0.0, 50.0], [0.0, 0.0], count=2, blocks=0.0)

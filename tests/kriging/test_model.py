@@ -167,7 +167,7 @@ def test_fields_of_a_grid_are_sampled_pathwise_each_with_its_gaps(truth, gappy, 
 
 
 def test_more_folds_than_blocks_name_what_to_lower(model):
-    with pytest.raises(ArgumentError, match=r"which cannot be dealt to 500 folds: lower folds to \d+"):
+    with pytest.raises(ArgumentError, match=r"which cannot be dealt to 500 folds: take \d+ folds"):
         model.cross_validate(500, blocks_degrees=None)
 
 

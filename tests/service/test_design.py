@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -9,6 +11,7 @@ from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic
 from cagp_dist.geometry import bands_and_pieces
 from cagp_dist.kernels import Matern32
+from cagp_dist.pipeline import Observations
 from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.design_table import DesignTable, MapGrid
@@ -50,9 +53,14 @@ def blocks(count, seed=0, degrees=20.0, **keys):
     return {"kind": "blocks", "count": count, "seed": seed, "blocks_degrees": degrees, **keys}
 
 
+def gridded(latitude, longitude):
+    observed = Observations.from_points(latitude, longitude, np.zeros((1, latitude.size)))
+    return replace(observed, gridded=True)
+
+
 def choose(train, test, calibration=None, *, points=GLOBE, block_size=64, spare=0):
     return design_points(
-        *points,
+        gridded(*points),
         table=table(train, test, calibration=calibration),
         block_size=block_size,
         spare_calibration=spare,
@@ -62,13 +70,13 @@ def choose(train, test, calibration=None, *, points=GLOBE, block_size=64, spare=
 def test_folds_that_the_job_does_not_number_suit_a_small_region():
     region = grid(np.arange(45.0, 50.1, 0.25), np.arange(3.0, 9.1, 0.25))  # 21 x 25 points in 4 blocks of 5
     whole = {"kind": "all"}
-    chosen = design_points(*region, table=DesignTable.model_validate({"train": whole}), block_size=64)
+    usual = DesignTable.model_validate({"train": whole})
+    chosen = design_points(gridded(*region), table=usual, block_size=64)
     assert np.bincount(chosen.folds).size == 10
     assert np.bincount(chosen.folds).min() >= 20
-    with pytest.raises(
-        ConfigurationError, match="4 blocks, which cannot be dealt to 10 folds: lower count to"
-    ):
+    with pytest.raises(ConfigurationError) as refusal:
         choose(whole, {"kind": "folds", "count": 10, "blocks_degrees": 5.0}, points=region)
+    assert refusal.value.key == "few-blocks"
     pair = choose(whole, {"kind": "folds"}, points=(np.array([50.0, 50.1]), np.array([7.0, 7.0])))
     assert sorted(pair.folds) == [0, 1]
 

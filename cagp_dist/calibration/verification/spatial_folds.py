@@ -24,7 +24,6 @@ def block_folds(
     count: int | None = 10,
     blocks: float | None = 5.0,
     generator: np.random.Generator,
-    called: str = "count",
 ) -> Indices:
     """Fold of each place (n,): blocks of about equal area, dealt to folds of about equal size."""
     north, east = as_numbers("north", north), as_numbers("east", east)
@@ -34,13 +33,13 @@ def block_folds(
             key="shapes",
         )
     if count is not None:
-        check_count(called, count, least=2)
+        check_count("count", count, least=2)
     if blocks is not None:
         check_positive("blocks", blocks, most=space.coarsest)
     block = blocks_of(north, east, space=space, blocks=blocks)
     found = int(block.max(initial=-1)) + 1
     if found < (count or 2):
-        remedies = [f"lower {called} to {found}"] * (found > 1)
+        remedies = [f"take {found} folds"] * (found > 1)
         remedies += ["make the blocks smaller"] * (found < _count(space, north, east, None))
         places = f"{north.size:,} places lie" if north.size != 1 else "one place lies"
         raise ArgumentError(
