@@ -1,8 +1,8 @@
 """Days of a job that are not done: why they failed, how often, and when they are due.
 
-They lie in ``OUT/days.json``. A file whose times cannot be read stands there by its path. What becomes of
-single days in a pass is appended to ``OUT/days.N.jsonl``, a line each, until the end of the pass writes the
-whole; N counts these, so that no line is taken twice.
+They lie in ``OUT/days.json``, those that failed in its first line. A file whose times cannot be read stands
+there by its path. What becomes of single days in a pass is appended to ``OUT/days.N.jsonl``, a line each,
+until the end of the pass writes the whole; N counts these, so that no line is taken twice.
 """
 
 import datetime as dt
@@ -33,6 +33,7 @@ from cagp_dist.store.publish import output_lock
 from cagp_dist.text import counted
 
 FILE = "days.json"
+BETWEEN = ",\n"  # its entries
 
 NOT_CONVERGED, NOT_READY, DAMAGED, REFUSED = "not converged", "source missing", "damaged", "refused"
 OUT_OF_TIME, NOT_STORED, UNEXPECTED = "out of time", "not stored", "unexpected"
@@ -119,11 +120,11 @@ class DayRecords:
     number: int = 0  # of the journal, whose lines come on top
 
     @classmethod
-    def read(cls, root: Path) -> "DayRecords":
-        """Read them; raises `StoreError` where they cannot be understood."""
+    def read(cls, root: Path, failed: str = "") -> "DayRecords":
+        """Read them, or of one that may have failed alone; raises `StoreError` where that cannot be done."""
         path = root / FILE
         try:
-            found = json.loads(path.read_text()) if path.exists() else {}
+            found = _written(path, only_failed=bool(failed)) if path.exists() else {}
             records = cls(
                 set(found.get("planned", ())),
                 set(found.get("outdated", ())),
@@ -134,7 +135,8 @@ class DayRecords:
             path = records.journal(root)
             whole, _, _ = (path.read_text() if path.exists() else "").rpartition("\n")
             for line in whole.splitlines():
-                records.take(json.loads(line))
+                if json.dumps(failed)[1:-1] in line:
+                    records.take(json.loads(line))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise StoreError(
                 f"{path} cannot be read ({error}). Remove it, and the failed days are tried again.",
@@ -162,13 +164,14 @@ class DayRecords:
         self.number += 1
         with whole_file(root / FILE) as draft:
             found = {
+                "failed": [asdict(self.failed[what]) for what in sorted(self.failed)],
                 "planned": sorted(self.planned),
                 "outdated": sorted(self.outdated),
-                "failed": [asdict(self.failed[what]) for what in sorted(self.failed)],
                 "done": {what: [day.run, day.inputs] for what, day in sorted(self.done.items())},
                 "journal": self.number,
             }
-            draft.write_text(json.dumps(found) + "\n")
+            lines = [f"{json.dumps(name)}: {json.dumps(held)}" for name, held in found.items()]
+            draft.write_text(f"{{{BETWEEN.join(lines)}}}\n")
         for path in root.glob("days.*.jsonl"):
             path.unlink(missing_ok=True)
 
@@ -221,6 +224,15 @@ def _number(root: Path) -> int:
     return DayRecords.read(root).number if found is None else int(found[1])
 
 
+def _written(path: Path, *, only_failed: bool) -> dict[str, Any]:
+    """Give what the file holds, or its first and its last word."""
+    with path.open() as stream:
+        first = stream.readline()
+        if only_failed and first.endswith(BETWEEN):
+            return {**json.loads(first.removesuffix(BETWEEN) + "}"), "journal": _number(path.parent)}
+        return dict(json.loads(first + stream.read()))
+
+
 def _tail(stream: BinaryIO) -> tuple[bytes, int]:
     """Give the last bytes of a file, and its length."""
     end = stream.seek(0, os.SEEK_END)
@@ -253,7 +265,7 @@ def note_planned(
 def note_failed(root: Path, day: FailedDay) -> FailedDay:
     """Record that a day has failed, once more perhaps; its ``again`` is now, and is put off."""
     with output_lock(root, wait_seconds=WAIT_SECONDS):
-        found = _once_more(DayRecords.read(root).failed.get(day.what), day)
+        found = _once_more(DayRecords.read(root, failed=day.what).failed.get(day.what), day)
         _append(root, [{"failed": asdict(found)}])
     return found
 

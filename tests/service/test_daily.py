@@ -533,6 +533,10 @@ def test_days_are_appended_and_lose_nothing_where_a_line_is_cut_off(tmp_path):
     assert (again.done, again.failed) == (found.done, found.failed), "lines are taken once"
     note_done(tmp_path, {hours[200]: done[200]})
     assert not DayRecords.read(tmp_path).failed
+    assert note_failed(tmp_path, failed).tries == 1
+    note_outdated(tmp_path, hours[:1])
+    records.write_text(records.read_text().replace('"done": {', '"done": {?'))
+    assert [note_failed(tmp_path, failed).tries for _ in range(2)] == [2, 3], "what is done is not read"
     records.write_text("{")
     with pytest.raises(StoreError) as refusal:
         DayRecords.read(tmp_path)
