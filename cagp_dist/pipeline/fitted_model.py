@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import add
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -17,7 +15,7 @@ from cagp_dist.likelihood.exact.integrated import Integrated
 from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
 from cagp_dist.likelihood.kernel_choice import CANDIDATES
 from cagp_dist.likelihood.negligible import noise_is_negligible
-from cagp_dist.likelihood.numbering import NAMES, Numbering, is_family
+from cagp_dist.likelihood.numbering import NAMES, Model, Numbering, is_family
 from cagp_dist.means import MEANS
 from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.fitting import Sites, choose_sites, fit_numbers
@@ -213,7 +211,9 @@ def fit_model(
                 'kernel with its smoothness, such as "matern(0.8)", or a number less.',
                 key="nothing-to-fit",
             )
-        given = _kernel_of(kernel, parts, fixed)
+        given = kernel
+        if not isinstance(given, Kernel):
+            given = Model(parts).kernel(fixed["lengthscale"], fixed["variance"])
         return FittedModel(given, mean, known, level - least, held=reasons)
     sites = sites_of_fit(observed, split.observed)
     with narrator.stage("fit", f"kernel and noise by {sites.chosen.size:,} observations") as report:
@@ -243,8 +243,9 @@ def fit_model(
     return FittedModel(result.prior.kernel, mean, known, nugget, result, fitted_to, reasons, sites)
 
 
-def sites_of_fit(observed: Observations, places: Indices) -> Sites:
-    """Choose the places and fields that decide; rings take the same noise everywhere."""
+def sites_of_fit(observed: Observations, places: Indices | None = None) -> Sites:
+    """Choose the places and fields that decide, of all or of some; rings take the same noise everywhere."""
+    places = observed.there if places is None else places
     return choose_sites(observed, places, gridded=observed.gridded and observed.noise_variance is None)
 
 
@@ -258,16 +259,6 @@ def _held(name: str, held: Sequence[float], parts: Sequence[Family]) -> Sequence
         )
     pairs = tuple((number, number) for number in held)
     return pairs[0] if len(pairs) == 1 else pairs
-
-
-def _kernel_of(kernel: KernelLike, parts: Sequence[Family], fixed: Mapping[str, Sequence[float]]) -> Kernel:
-    """Build a kernel whose numbers were all given."""
-    if isinstance(kernel, Kernel):
-        return kernel
-    kernels: list[Kernel] = [
-        part(*numbers) for part, *numbers in zip(parts, fixed["lengthscale"], fixed["variance"], strict=True)
-    ]
-    return reduce(add, kernels)
 
 
 def known_noise(observed: Observations, there: Indices, noise_std: float | None) -> Array:

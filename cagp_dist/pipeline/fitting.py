@@ -39,7 +39,6 @@ class Sites:
     method: Method  # how their likelihood is worked out, as in `cagp_dist.fit`
     grid: LatLonGrid | None = None  # which they form, but for a few points perhaps, if it is that of rings
     places: Indices | None = None  # (n,) where in the grid each of them lies
-    where: str = ""  # what they are, for people
 
     @property
     def missing(self) -> int:

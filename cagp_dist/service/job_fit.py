@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from math import isfinite
 from operator import add
@@ -11,7 +11,6 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from cagp_dist.arrays import Indices
 from cagp_dist.errors import DataError, FitError
 from cagp_dist.gram.ring_filter import RingFilter
 from cagp_dist.kernels import Family, Kernel, name_of
@@ -25,7 +24,7 @@ from cagp_dist.pipeline import (
     noise_is_negligible,
 )
 from cagp_dist.pipeline.field_solves import Execution
-from cagp_dist.pipeline.fitted_model import FittedModel, sites_of_fit
+from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.fitting import Sites, effective_times
 from cagp_dist.pipeline.map_mean import mean_of
 from cagp_dist.pipeline.steps import fit
@@ -33,7 +32,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.remedies import advice
 from cagp_dist.service.filtered_jobs import fit_in_time
 from cagp_dist.service.jobfile.prior_table import FitTo, PriorTable
-from cagp_dist.service.task import TIME_KERNELS, PreparedJob, places_of_fit
+from cagp_dist.service.task import TIME_KERNELS, PreparedJob
 from cagp_dist.space_time import SpaceTime
 from cagp_dist.text import counted
 
@@ -199,12 +198,13 @@ def fit_prior(
         model = fit(task, execution)
         assert model.result is not None
         return FittedPrior(model, model.result, table.fit_to, model.fitted_to, units, model.result.method)
-    sites = sites_of(prepared)
-    note(f"to {sites.where}, on {execution.executor.description}")
-    note(f"likelihood: {sites.likelihood}")
     model = fit(task, execution, progress=lambda state: execution.progress(None, _shown(state)))
-    assert model.result is not None
-    result = model.result
+    result, sites = model.result, model.sites
+    assert result is not None
+    assert sites is not None
+    where = fitted_to_sites(table, decide, sites)
+    note(f"to {where}, on {execution.executor.description}")
+    note(f"likelihood: {sites.likelihood}")
     noise = np.broadcast_to(model.of_observations(decide).noise_variance, decide.north.shape)[sites.chosen]
     own = mean_of(model.mean, decide, sites.chosen, sites.times)
     worth = effective_times(model.kernel, noise, sites, decide, own)
@@ -215,7 +215,7 @@ def fit_prior(
         model,
         result,
         fit_to=table.fit_to,
-        where=sites.where,
+        where=where,
         likelihood=sites.likelihood,
         times=sites.times.size,
         effective_times=worth,
@@ -247,34 +247,22 @@ def _shown(state: FitProgress) -> str:
     )
 
 
-def sites_of(prepared: PreparedJob) -> Sites:
-    """Choose the points and times that the numbers of a job are fitted to; see `fit_sites`."""
-    points, fit_to = prepared.fit_points or prepared.points, prepared.job.prior.fit_to
-    train = prepared.design.train if prepared.fit_points is None else places_of_fit(prepared)
-    sites = fit_sites(points, train, fit_to=fit_to)
-    if prepared.fit_points is None:
-        return sites
-    return replace(sites, where=sites.where + at_fit_times(points.times.size))
-
-
 def at_fit_times(count: int) -> str:
     """Say that the values of a fit are those of ``fit_times``."""
     return f", with the values of {counted(count, 'time')} in fit_times"
 
 
-def fit_sites(points: Observations, train: Indices, *, fit_to: FitTo) -> Sites:
-    """Choose the points and times that decide (`choose_sites`), of the observed points or of the field."""
-    asked = np.sort(train) if fit_to == "observed" else np.arange(points.north.size)
-    sites = sites_of_fit(points, asked)
-    kept, times = sites.times.size, points.fields
+def fitted_to_sites(table: PriorTable, decide: Observations, sites: Sites) -> str:
+    """Say which points and times of those that may decide do so."""
+    kept, times, count = sites.times.size, decide.fields, decide.there.size
     at_times = f" at {kept:,} of {times:,} times"
-    if points.present[:, asked].all():
-        where = fitted_to(fit_to, observed=train.size, field=sites.chosen.size)
+    if decide.present[:, decide.there].all():
+        where = fitted_to(table.fit_to, observed=count, field=sites.chosen.size)
         where += f"{at_times}, evenly spread" if kept < times else ""
     else:
-        whole = fitted_to(fit_to, observed=train.size, field=asked.size)
+        whole = fitted_to(table.fit_to, observed=count, field=count)
         where = f"{sites.chosen.size:,} of {whole},{at_times}"
-    return replace(sites, where=where)
+    return where + (at_fit_times(times) if isinstance(table.fit_times, tuple) else "")
 
 
 def fitted_to(fit_to: FitTo, *, observed: int, field: int | None) -> str:

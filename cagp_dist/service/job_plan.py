@@ -24,6 +24,7 @@ from cagp_dist.pipeline import (
     fields_by_pattern,
 )
 from cagp_dist.pipeline.field_solves import bounds_are_cheap
+from cagp_dist.pipeline.fitted_model import sites_of_fit
 from cagp_dist.pipeline.fitting import Sites, method_of
 from cagp_dist.pipeline.maps_at_times import text_of_fit, work_in_time
 from cagp_dist.pipeline.solve_plans import plan_of_patterns, plan_of_samples, work_of_left_out
@@ -32,7 +33,7 @@ from cagp_dist.service.carried_state import check_filter, check_one_time
 from cagp_dist.service.disk import DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.filtered_jobs import seen_elsewhere
 from cagp_dist.service.ingest import peek, resolved
-from cagp_dist.service.job_fit import at_fit_times, fit_sites, fitted_to
+from cagp_dist.service.job_fit import at_fit_times, fitted_to, fitted_to_sites
 from cagp_dist.service.job_size import Size
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.design_table import BlockPoints, RandomPoints
@@ -200,8 +201,9 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
     elif seen is None:
         text += fitted_to(table.fit_to, observed=size.observed, field=None)
     else:
-        sites = fit_sites(seen.points, seen.design.train, fit_to=table.fit_to)
-        text += sites.where
+        decide = seen.points if table.fit_to == "field" else seen.points.only(seen.design.train)
+        sites = sites_of_fit(decide)
+        text += fitted_to_sites(table, decide, sites)
     if sites is None and table.fit_to == "observed":
         sites = Sites(np.arange(size.observed), np.arange(1), method_of(size.observed))
     if table.is_previous and table.time_lengthscale_hours is None:

@@ -1,10 +1,9 @@
 """What a job comes to once its field is known: points, values, prior, solver and the run's name."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial, reduce
-from operator import add
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +21,7 @@ from cagp_dist.fields.selection import parse_times
 from cagp_dist.fields.tables import read_places
 from cagp_dist.geometry import coinciding
 from cagp_dist.gram.targets import averaged, target_points
-from cagp_dist.kernels import AUTO, KERNELS, Family, Kernel, families_of
+from cagp_dist.kernels import AUTO, KERNELS, Family, Lengthscales, families_of
 from cagp_dist.means import FieldMean, MeanFamily, WithCovariates
 from cagp_dist.pipeline import (
     MOST_FLAT,
@@ -53,7 +52,7 @@ from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints
 from cagp_dist.service.jobfile.job import Job
-from cagp_dist.service.jobfile.prior_table import PriorNumbers, PriorTable
+from cagp_dist.service.jobfile.prior_table import PriorNumbers
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import Wanted, samples_of_map
 from cagp_dist.service.point_roles import Design, design_points, places_on_grid
@@ -294,7 +293,16 @@ class PreparedJob(ChosenPoints):
 
     def _given(self, numbers: PriorNumbers) -> ModelSettings:
         """Take kernel and noise as the job gives them."""
-        kernel = _kernel_of(self.job.prior, numbers)
+        table = self.job.prior
+        model = Model(families_of(table.kernel))
+        lengthscales: Sequence[Lengthscales] = each(numbers.lengthscale)
+        if table.time_kernel is not None:
+            assert table.time_lengthscale_hours is not None
+            hours = each(table.time_lengthscale_hours)
+            lengthscales = list(zip(each(numbers.lengthscale), hours, strict=True))
+            in_time = TIME_KERNELS[table.time_kernel]
+            model = Model(tuple(cast("Family", SpaceTimeOf(family, in_time)) for family in model.families))
+        kernel = model.kernel(lengthscales, each(numbers.variance))
         return ModelSettings(kernel, self.mean, noise_variance=numbers.noise_variance)
 
     def settings(self) -> ModelSettings:
@@ -452,19 +460,6 @@ def prepare_job(
         fit_points=None if fit_field is None else _known_points(job, fit_field, family),
         carried=carried,
     )
-
-
-def _kernel_of(table: PriorTable, numbers: PriorNumbers) -> Kernel:
-    """Build the kernel of numbers that are given."""
-    families, lengthscales = families_of(table.kernel), each(numbers.lengthscale)
-    variances = each(numbers.variance)
-    if table.time_kernel is None:
-        return Model(families).kernel(lengthscales, variances)
-    assert table.time_lengthscale_hours is not None
-    in_time = TIME_KERNELS[table.time_kernel]
-    own = zip(families, lengthscales, each(table.time_lengthscale_hours), variances, strict=True)
-    parts = [SpaceTimeOf(family, in_time)((chord, hours), variance) for family, chord, hours, variance in own]
-    return reduce(add, parts[1:], cast("Kernel", parts[0]))
 
 
 @dataclass(frozen=True)

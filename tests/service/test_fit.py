@@ -19,6 +19,7 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors
 from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.fitted_model import sites_of_fit
 from cagp_dist.pipeline.fitting import NO_NUGGET, grid_of_most
 from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
@@ -27,9 +28,8 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import (
     check_fit,
     fit_prior,
-    fit_sites,
+    fitted_to_sites,
     prior_table,
-    sites_of,
 )
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
@@ -159,7 +159,7 @@ def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypa
     assert fitted.attributes()["likelihood"] == (
         "exact, by the rings of the grid, 30 points of which are missing"
     )
-    sites = fit_sites(task.points, task.design.train, fit_to="observed")
+    sites = sites_of_fit(task.points, np.sort(task.design.train))
     X = unit_sphere(task.points.north[sites.chosen], task.points.east[sites.chosen])
     y, N = (
         task.points.values[:, sites.chosen],
@@ -208,7 +208,7 @@ def test_numbers_are_fitted_beside_the_known_noise_of_each_point(field, job_text
     fitted = fitted_in(task)
     assert fitted.result.status.ok
     assert_within(fitted, standard_errors=4.0)
-    chosen = fit_sites(task.points, task.design.train, fit_to="observed").chosen
+    chosen = sites_of_fit(task.points, np.sort(task.design.train)).chosen
     X = unit_sphere(task.points.north[chosen], task.points.east[chosen])
     N = null_space(cagp.mean_family("harmonic-latitude").basis_at(X).T)
     kernel, nugget = fitted.prior.kernel, fitted.prior.noise_number
@@ -345,7 +345,7 @@ def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
     assert said == "Vecchia's, by conditionals of groups of 20 on 180 neighbours"
     assert_within(fitted, standard_errors=4.0)
     monkeypatch.setattr("cagp_dist.likelihood.vecchia.conditionals.MOST_CONDITIONALS", 100)
-    some = fit_sites(task.points, task.design.train, fit_to="observed").likelihood
+    some = sites_of_fit(task.points, np.sort(task.design.train)).likelihood
     assert some == "Vecchia's, by a sample of 90 of 250 conditionals, in groups of 20 on 180 neighbours"
 
 
@@ -386,10 +386,11 @@ def test_a_field_with_a_gap_is_fitted_point_by_point(field, job_text):
     assert (fitted.result.method, fitted.result.points) == ("dense", 613)
     assert_within(fitted, standard_errors=4.0)
     field.t2m[1, :12] = np.nan  # the whole grid of the first time says more
-    task = prepare_job(parse_job(with_field(job_text)), field)
-    sites = fit_sites(task.points, task.design.train, fit_to="field")
+    job = parse_job(with_field(job_text))
+    task = prepare_job(job, field)
+    sites = sites_of_fit(task.points)
     assert (sites.method, sites.times.tolist(), sites.grid.shape) == ("rings", [0], (17, 36))
-    assert sites.where == f"612 of {whole}, at 1 of 2 times"
+    assert fitted_to_sites(job.prior, task.points, sites) == f"612 of {whole}, at 1 of 2 times"
 
 
 def test_the_fit_of_a_job_says_what_it_does_and_publishes_nothing(job_text, tmp_path):
@@ -619,13 +620,14 @@ def test_a_place_without_values_at_the_times_of_the_fit_is_left_out(field, job_t
     row, column = np.searchsorted(field.latitude, latitude), np.searchsorted(field.longitude, longitude)
     later = field.copy(deep=True)
     later.t2m.values[:, row, column] = np.nan
-    assert sites_of(prepare_job(job, field, later)).chosen.size == 210
+    assert prepare_job(job, field, later).to_fit.fitted_to.there.size == 210
     later.t2m.values[:] = np.nan
     later.t2m.values[:, row, column] = 280.0
     of_the_others = dataclasses.replace(task.design, train=task.design.train[40:])
     apart = dataclasses.replace(task, fit_points=observation_points(later), design=of_the_others)
-    with pytest.raises(DataError, match="fit_times: none of the 210 observed places has a value"):
-        sites_of(apart)
+    with pytest.raises(DataError) as refusal:
+        _ = apart.to_fit
+    assert refusal.value.key == "nothing-at-fit-times"
 
 
 def test_a_run_fits_to_other_times_and_its_name_depends_on_them(job_text):

@@ -11,9 +11,10 @@ from cagp_dist.calibration.verification.pit import pit
 from cagp_dist.errors import BudgetError, DataError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import Matern32
+from cagp_dist.pipeline.fitted_model import sites_of_fit
 from cagp_dist.report import write_report
 from cagp_dist.service.ingest import ingest
-from cagp_dist.service.job_fit import fit_sites
+from cagp_dist.service.job_fit import fitted_to_sites
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import fit_job, run
@@ -222,10 +223,10 @@ def test_a_time_without_a_value_to_score_is_reported_as_such(field, tmp_path):
 def test_a_fit_takes_the_times_and_points_without_gaps(field):
     parsed = job(field, prior=False)
     task = prepare_job(parsed, ingest(parsed, report=lambda text: None))
-    sites = fit_sites(task.points, task.design.train, fit_to="observed")
+    sites = sites_of_fit(task.points, np.sort(task.design.train))
     values = task.points.values[np.ix_(sites.times, sites.chosen)]
     assert np.isfinite(values).all()
-    assert sites.where == (
+    assert fitted_to_sites(parsed.prior, task.points.only(task.design.train), sites) == (
         f"{sites.chosen.size:,} of the {task.design.train.size:,} observed points, at {sites.times.size} of "
         "4 times"
     )

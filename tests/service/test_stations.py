@@ -18,9 +18,9 @@ from cagp_dist.export import export_run
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import Matern32
 from cagp_dist.kriging.examples import PLACES, write_examples
+from cagp_dist.pipeline.fitted_model import sites_of_fit
 from cagp_dist.report import write_report
 from cagp_dist.service.ingest import ingest
-from cagp_dist.service.job_fit import fit_sites
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.service.run import run
@@ -277,7 +277,7 @@ def test_numbers_are_fitted_beside_the_known_noise(stations):
     assert json.loads(attributes["known_noise_std"]) == {"smallest": 0.3, "largest": 1.5}
     # the likelihood is that with the noise of each station
     task = prepare_job(parsed, ingest(parsed, report=lambda line: None))
-    sites = fit_sites(task.points, task.design.train, fit_to="observed")
+    sites = sites_of_fit(task.points, np.sort(task.design.train))
     X = unit_sphere(task.points.north[sites.chosen], task.points.east[sites.chosen])
     y = task.points.values[np.ix_(sites.times, sites.chosen)]
     contrasts = null_space(np.ones((1, len(X))))  # of the restricted likelihood beside a constant
