@@ -3,14 +3,16 @@
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import lru_cache
+from copy import copy
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary, WeakSet
 
 from cagp_dist.errors import ArgumentError, ClusterError, ClusterLostError, ConfigurationError
 from cagp_dist.memory import PROCESS_BYTES, WORKER_JOB_BYTES, available_bytes
@@ -24,14 +26,14 @@ from cagp_dist.runtime.batch_system import (
 )
 from cagp_dist.runtime.counting import array_bytes, count
 from cagp_dist.runtime.deadlines import Deadlines
-from cagp_dist.runtime.executor import Handle, limit_blas_of_this_process
-from cagp_dist.runtime.spilling import free_bytes, spilling_of
+from cagp_dist.runtime.executor import Handle, single_threaded_blas
+from cagp_dist.runtime.spilling import Spilling, free_bytes, spilling_of
 from cagp_dist.runtime.supervision import Watch, call_in_thread, connection_broke, has_ended, within
 from cagp_dist.text import counted
 from cagp_dist.versions import version
 
 if TYPE_CHECKING:
-    from distributed import Client, Worker
+    from distributed import Client, Future, Worker
 
 T = TypeVar("T")
 
@@ -40,13 +42,6 @@ _log = logging.getLogger(__name__)
 CONNECT_SECONDS = 20  # how long to wait for a scheduler to answer
 WORKER_SECONDS = 120  # how long to wait for the first worker of a cluster, where that needs no queue
 ANSWER_SECONDS = 60  # to wait for what workers say of themselves: they import the package for it
-
-PEER_SECONDS = 1.0
-"""How long a worker tries to connect to another one.
-
-Dask tries for half a minute, also where the other one was killed, and does nothing meanwhile that needs what
-that one held. Of one that was only busy Dask asks again, or has it computed again: the bits stay.
-"""
 
 SETTLE_SECONDS = 0.5  # how long no further worker must join before work begins
 WATCH_SECONDS = 1.0  # to wait for results before looking whether somebody still computes them
@@ -61,12 +56,19 @@ NO_PACKAGE = "No module named 'cagp_dist'"
 PLANNED_SIZE = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}
 """Of the arguments of a task: they are planned, and travel with it so that it can be done again."""
 
+# Only one thread at a time sets that: each gives back what it found, which must not be what another one set
+_submitting = threading.Lock()
+
+# Bytes that workers may put on disks, of those whose versions were found to be right: a client is asked once
+_found: "WeakKeyDictionary[Client, dict[str, Spilling | None]]" = WeakKeyDictionary()
+
 
 class DaskExecutor:
-    """Runs tasks on the workers of a Dask client.
+    """Runs tasks on the workers of a Dask client; use as a context manager.
 
     Nothing is scattered: arrays travel inside tasks or as results of tasks, so whatever a dead worker
     held can be computed again. ``home`` is a wish, not an order: a task moves when its worker is gone.
+    At the end, whatever the reason, all that was submitted is released, and the cluster stops computing it.
     """
 
     shares_memory = False
@@ -74,12 +76,15 @@ class DaskExecutor:
     def __init__(self, client: "Client", deadlines: Deadlines | None = None) -> None:
         _check_open(client)
         deadlines = deadlines or Deadlines()
+        self._client, self._sent_bytes = client, dict[str, int]()
         # a task whose result is held: a cluster that follows its work starts a worker for it, and keeps one
         self._held = client.submit(int, pure=False)
-        _wait_for_worker(client, deadlines)
-        _check_versions(client)
-        self._client, self._sent_bytes = client, dict[str, int]()
-        info = client.scheduler_info(n_workers=-1)
+        self._submitted: WeakSet[Future[Any]] = WeakSet([self._held])
+        try:
+            info = _checked_workers(client, deadlines)
+        except BaseException:
+            self.__exit__()
+            raise
         workers, address = info["workers"], info["address"]
         self._addresses: list[str] = sorted(workers)
         self._watch = Watch(client, deadlines, self._addresses)
@@ -88,7 +93,7 @@ class DaskExecutor:
         more = self.processes / len(workers)
         limits = [worker["memory_limit"] or available_bytes() for worker in workers.values()]
         self.memory_bytes = int(more * sum(map(_usable_bytes, limits)))
-        self.spill_bytes = free_bytes(_asked(client, lambda: client.run(spilling_of)).values())
+        self.spill_bytes = free_bytes([disk for worker, disk in _found[client].items() if worker in workers])
         threads = sum(worker["nthreads"] for worker in workers.values())
         self.workers = int(more * threads)
         self.description = (
@@ -97,6 +102,19 @@ class DaskExecutor:
         if more > 1:
             self.description += f", up to {counted(self.processes, 'worker')}"
         self.dashboard: str | None = _dashboard(client, address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for future in list(self._submitted):
+            future.release()
+
+    def part(self) -> Self:
+        """Give the same executor for a part of the work, at whose end what was submitted for it goes."""
+        found = copy(self)
+        found._submitted = WeakSet()
+        return found
 
     def submit(
         self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
@@ -107,7 +125,7 @@ class DaskExecutor:
 
         count(tasks=1, moved_bytes=array_bytes(arguments))
         try:
-            with dask.config.set(PLANNED_SIZE):
+            with _submitting, dask.config.set(PLANNED_SIZE):
                 future = self._client.submit(
                     _run,
                     version("cagp-dist"),
@@ -121,6 +139,7 @@ class DaskExecutor:
                 )
         except ClosedClientError as error:
             raise connection_broke(error) from error
+        self._submitted.add(future)
         return cast("Handle[T]", future)
 
     def sent_bytes(self) -> int:
@@ -177,11 +196,11 @@ def executor_of(given: Any, deadlines: Deadlines | None = None) -> Iterator[Dask
     from distributed import Client
 
     _check_open(given)
-    if isinstance(given, Client):
-        yield DaskExecutor(given, deadlines)
-    else:
-        with _closing(Client(given, timeout=CONNECT_SECONDS, set_as_default=False)) as client:
-            yield DaskExecutor(client, deadlines)
+    with ExitStack() as stack:
+        if not isinstance(given, Client):
+            opened = Client(given, timeout=CONNECT_SECONDS, set_as_default=False)
+            given = stack.enter_context(_closing(opened))
+        yield stack.enter_context(DaskExecutor(given, deadlines))
 
 
 def _check_open(given: Any) -> None:
@@ -199,10 +218,19 @@ def _check_open(given: Any) -> None:
         )
 
 
-def _wait_for_worker(client: "Client", deadlines: Deadlines) -> None:
-    """Wait for the first worker, and for those that come with it."""
+def _checked_workers(client: "Client", deadlines: Deadlines) -> dict[str, Any]:
+    """Say who is there; of workers that this client has not asked before, make sure that they can work."""
+    info = _wait_for_worker(client, deadlines)
+    if not info["workers"].keys() <= _found.get(client, {}).keys():
+        _check_versions(client)
+        _found[client] = _asked(client, lambda: client.run(spilling_of))
+    return info
+
+
+def _wait_for_worker(client: "Client", deadlines: Deadlines) -> dict[str, Any]:
+    """Wait for the first worker, and for those that come with it; say who is there."""
     cluster, known = client.cluster, 0
-    address = client.scheduler_info()["address"]
+    address = client.scheduler_info(n_workers=0)["address"]
     queued = type(cluster).__module__.startswith("dask_jobqueue")
     # a cluster of this process knows whether it has asked for any
     if getattr(cluster, "worker_spec", None) == {} and getattr(cluster, "_adaptive", None) is None:
@@ -216,17 +244,19 @@ def _wait_for_worker(client: "Client", deadlines: Deadlines) -> None:
         )
 
     for looked, _ in enumerate(deadlines.looks(most, say)):
-        found = len(client.scheduler_info(n_workers=-1)["workers"])
+        info = cast("dict[str, Any]", client.scheduler_info(n_workers=-1))
+        found = len(info["workers"])
         if found and (looked == 0 or found == known):
-            return
+            return info
         known = found
-    if not known:
-        raise ClusterError(
-            f"the Dask cluster at {address} has no workers after {most:g} s; start some with `dask worker`, "
-            "cluster.scale(2) or cluster.adapt(maximum=2). If they were asked for, the logs of the batch "
-            "system or of the workers say why they did not come.",
-            key="no-workers",
-        )
+    if known:
+        return info
+    raise ClusterError(
+        f"the Dask cluster at {address} has no workers after {most:g} s; start some with `dask worker`, "
+        "cluster.scale(2) or cluster.adapt(maximum=2). If they were asked for, the logs of the batch "
+        "system or of the workers say why they did not come.",
+        key="no-workers",
+    )
 
 
 def _most_workers(client: "Client") -> int:
@@ -309,20 +339,8 @@ def _run(asked: str, function: Callable[..., T], *arguments: object) -> T:
             "what.",
             key="versions-differ",
         )
-    _prepare_worker()
-    return function(*arguments)
-
-
-@lru_cache(maxsize=1)
-def _prepare_worker() -> None:
-    """For the rest of the process: one BLAS thread, and `PEER_SECONDS` to connect to other workers."""
-    import dask
-    from dask.utils import parse_timedelta
-
-    limit_blas_of_this_process()
-    setting = "distributed.comm.timeouts.connect"
-    if parse_timedelta(dask.config.get(setting)) > PEER_SECONDS:
-        dask.config.set({setting: f"{PEER_SECONDS:g}s"})
+    with single_threaded_blas():
+        return function(*arguments)
 
 
 @contextmanager
@@ -358,7 +376,7 @@ def connect(
         while (found := len(client.scheduler_info(n_workers=-1)["workers"])) > known:
             known = found
             time.sleep(SETTLE_SECONDS)
-        yield DaskExecutor(client, deadlines)
+        yield stack.enter_context(DaskExecutor(client, deadlines))
 
 
 def check_cluster(scheduler: str, insecure: bool = False) -> None:

@@ -191,12 +191,6 @@ def blas_threads_for(size: int) -> AbstractContextManager[None]:
     return single_threaded_blas() if size < FEWEST_FOR_THREADS else nullcontext()
 
 
-@lru_cache(maxsize=1)
-def limit_blas_of_this_process() -> None:
-    """Set BLAS to one thread for the rest of this (worker) process."""
-    _limit_blas()
-
-
 @dataclass(frozen=True)
 class Value(Generic[T]):
     """A handle whose value is there."""

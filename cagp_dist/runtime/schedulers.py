@@ -9,7 +9,7 @@ from typing import cast
 from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.runtime.batch_system import BATCH_SYSTEMS
-from cagp_dist.runtime.dask import check_cluster, connect, executor_of
+from cagp_dist.runtime.dask import DaskExecutor, check_cluster, connect, executor_of
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.executor import Executor, ExecutorLike, SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
@@ -81,6 +81,9 @@ def executor_from(given: ExecutorLike, deadlines: Deadlines | None = None) -> It
             yield executor
     elif isinstance(given, str | os.PathLike):
         with open_executor(os.fspath(given), deadlines=deadlines) as executor:
+            yield executor
+    elif isinstance(given, DaskExecutor):
+        with given.part() as executor:
             yield executor
     elif callable(getattr(given, "gather", None)) and hasattr(given, "memory_bytes"):
         yield cast("Executor", given)

@@ -21,7 +21,7 @@ from cagp_dist.runtime.spilling import Spilling, describe_full_disks, spilling_o
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Worker
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Watch:
 
     def __init__(self, client: "Client", deadlines: Deadlines, addresses: list[str]) -> None:
         self._client, self._deadlines = client, deadlines
-        self._known = set(addresses)
+        self._known, self._there = set(addresses), set(addresses)
         self._scheduler: Any = client.scheduler
         self._heard: dict[str, tuple[float, float]] = {}
         self._question: Future[dict[str, Spilling | None]] | None = None
@@ -94,6 +94,9 @@ class Watch:
         found = self._asked(lambda: self._client.scheduler_info(n_workers=-1))
         workers: dict[str, dict[str, object]] = dict(found["workers"])
         self._drop_silent(workers)
+        if gone := self._there - workers.keys():
+            call_in_thread(partial(self._client.run, _cut_off, gone=gone, on_error="ignore"))
+        self._there = set(workers)
         self._look_at_disks(workers)
         if (
             not self._known.isdisjoint(workers)
@@ -231,6 +234,16 @@ class Watch:
                 "of this job take that long, raise [runtime] stall_seconds.",
                 key="stalled",
             )
+
+
+def _cut_off(gone: set[str], dask_worker: "Worker") -> None:
+    """Have a worker give up connections to others that are gone; called on it.
+
+    The scheduler says so as well. Of one to which the worker connects just after, it would wait for half a
+    minute, and do nothing that needs what that one held.
+    """
+    for address in gone:
+        dask_worker.rpc.remove(address)
 
 
 def _busy(worker: dict[str, object]) -> bool:

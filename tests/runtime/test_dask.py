@@ -44,20 +44,6 @@ def process_ids(client) -> list[int]:
     return list(client.run(os.getpid).values())
 
 
-def test_workers_do_not_wait_long_for_one_that_is_gone(two_dask_workers):
-    """Dask waits for half a minute, which kills of workers met once in fifty."""
-    executor = DaskExecutor(two_dask_workers)
-    executor.gather([executor.submit(os.getpid, home=home) for home in (0, 1)])
-    found = two_dask_workers.run(dask.config.get, "distributed.comm.timeouts.connect")
-    assert list(found.values()) == ["1s", "1s"]
-
-
-def test_a_cluster_that_waits_less_for_workers_keeps_that():
-    with dask.config.set({"distributed.comm.timeouts.connect": "500ms"}):
-        runtime_dask._prepare_worker.__wrapped__()
-        assert dask.config.get("distributed.comm.timeouts.connect") == "500ms"
-
-
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_worker_killed_in_the_middle_of_a_solve_changes_no_bit():

@@ -7,7 +7,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor, open_executor, single_threaded_blas
-from cagp_dist.runtime.executor import limit_blas_of_this_process
 
 
 def blas_threads() -> set[int]:
@@ -112,12 +111,3 @@ def test_a_solve_in_any_thread_limits_blas_and_gives_it_back(two_blas_threads):
     thread.start()
     thread.join()
     assert seen == [{1}, {2}]
-
-
-def test_a_worker_process_keeps_one_thread(two_blas_threads):
-    """Tasks of a Dask worker do not run in the main thread of their process."""
-    limit_blas_of_this_process.cache_clear()
-    thread = threading.Thread(target=limit_blas_of_this_process)
-    thread.start()
-    thread.join()
-    assert blas_threads() == {1}

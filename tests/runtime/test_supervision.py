@@ -43,8 +43,9 @@ class Stub:
         self.futures = {"a": types.SimpleNamespace(status="pending")}
         self.disks = {}
 
-    def run(self, function, *, workers, on_error):
-        assert (function, on_error) == (spilling_of, "ignore")
+    def run(self, function, *, on_error, workers=(), gone=()):
+        assert function == (supervision._cut_off if gone else spilling_of)
+        assert on_error == "ignore"
         return {address: disk for address, disk in self.disks.items() if address in workers}
 
     def scheduler_info(self, n_workers):
