@@ -5,9 +5,10 @@ diagonal in the modes of `cagp_dist.gram.space_modes` times the eigenvectors of 
 one decomposition in space and one in time, whatever the number of times.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from cagp_dist.kernels import Elementary
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.posterior.coefficients import MeanCoefficients, check_estimable
 from cagp_dist.posterior.left_out import left_out_of_solves
+from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior
 from cagp_dist.solvers.status import Status
 from cagp_dist.space_time import SpaceTime, check_space_time
@@ -30,6 +32,8 @@ from cagp_dist.time_factors import Periodic
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import ExecutorLike
+
+OF_MODES = 0.8  # The part of the work that modes are, about, of not too many times
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +69,7 @@ def condition_over_times(
     at: ArrayLike | None = None,
     executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> PosteriorOverTimes:
     """Condition a prior of space and time on fields of the same places at several times, exactly.
 
@@ -87,6 +92,8 @@ def condition_over_times(
         When, in hours; by default at the times of the observations.
     executor, memory_limit_bytes
         As for `condition`.
+    progress : callable, optional
+        Called with a `Progress` after each part of the modes, and at the end.
 
     Returns
     -------
@@ -117,8 +124,15 @@ def condition_over_times(
            [0.38]]), array([[0.98],
            [1.32]]))
     """
-    places = _unit_vectors("X_test", X_test)
-    with _series(prior, X, hours, y, executor, memory_limit_bytes) as series:
+    places, began = _unit_vectors("X_test", X_test), perf_counter()
+
+    def heard(part: float) -> None:
+        if progress is not None:
+            progress(Progress(1, 1, part, perf_counter() - began))
+
+    with _series(
+        prior, X, hours, y, executor, memory_limit_bytes, heard=lambda part: heard(OF_MODES * part)
+    ) as series:
         wanted = series.hours if at is None else _hours("at", at)
         gram, points = series.gram, None if _same_places(series.where, X_test) else places
         shape = (wanted.size, *(X_test.shape if isinstance(X_test, LatLonGrid) else (len(places),)))
@@ -145,6 +159,7 @@ def condition_over_times(
             about = np.stack([_mean_at(prior, places, hour).reshape(shape[1:]) for hour in wanted])
         mean = about + gram.field(weights, wanted, points).reshape(shape)
         status = Status.of_direct_solve(gram.modes.condition_bound(float(gram.lam.max())))
+    heard(1.0)
     return PosteriorOverTimes(wanted, mean, variance, status, estimated)
 
 
@@ -342,6 +357,7 @@ def _series(
     memory_limit_bytes: int | None,
     *,
     known_mean: bool = False,
+    heard: Callable[[float], None] = lambda part: None,
 ) -> Iterator[_Series]:
     """Check fields, take their mean away if it is known, and solve for them."""
     from cagp_dist.runtime import given_or_threads
@@ -399,11 +415,17 @@ def _series(
         noise = noise[:, 0]
     with given_or_threads(executor, memory_limit_bytes) as (opened, limit):
         modes = SpaceModes(
-            where, kernel.space, noise_variance=noise, executor=opened, memory_limit_bytes=limit
+            where,
+            kernel.space,
+            noise_variance=noise,
+            executor=opened,
+            memory_limit_bytes=limit,
+            heard=heard,
         )
         for field, hour in zip(values, times, strict=True) if not prior.estimates_mean else ():
             field -= _mean_at(prior, places, hour).reshape(field.shape)
         values, gram = modes.merged(values), SeriesGram(modes, kernel.time, times)
+        assert modes.mu.size  # made first: they take longest, and are heard of
         yield _Series(prior, where, times, values, gram, gram.solve(values))
 
 

@@ -132,12 +132,24 @@ def test_leave_one_out_over_times_is_that_of_each_observation_alone(latitudes, m
 def test_every_executor_gives_the_same_bits(two_dask_workers):
     grid, y, prior, _ = fields_on(GRIDS["mirrored"])
     beside, found = cagp.unit_sphere([12.0], [1.0]), []
+    heard: list[float] = []
     with ThreadExecutor(2) as threads:
         for executor in (SerialExecutor(), threads, DaskExecutor(two_dask_workers)):
             parts = [
-                cagp.condition_over_times(prior, grid, HOURS, y, to, at=AT, executor=executor)
+                cagp.condition_over_times(
+                    *(prior, grid, HOURS, y, to),
+                    at=AT,
+                    executor=executor,
+                    progress=lambda state: heard.append(state.fraction),
+                )
                 for to in (grid, beside)
             ]
+            half = heard[: len(heard) // 2]  # modes, wavenumber by wavenumber
+            assert heard == 2 * half
+            assert half == sorted(half)
+            assert len(half) > 2
+            assert half[-1] == 1.0
+            heard.clear()
             left_out = cagp.leave_one_out_over_times(prior, grid, HOURS, y, executor=executor)
             found.append([each for part in parts for each in (part.mean, part.variance)] + [*left_out])
     for other in found[1:]:

@@ -8,7 +8,7 @@ these need no division by mu, which may be zero::
     update    a <- a + P_0 (z - mu a_0) / S,  P <- P - P_0 P_0' mu / S,   z = V' D^-1/2 y,  S = 1 + mu P_00
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -71,6 +71,8 @@ class RingFilter:
         Where modes are made and kept; by default all cores of this process.
     memory_limit_bytes : int, optional
         What the modes may take.
+    heard : callable, optional
+        Gets the part of the modes that is made, 0 to 1, while that is done.
 
     Raises
     ------
@@ -107,6 +109,7 @@ class RingFilter:
         noise_variance: float | ArrayLike,
         executor: Executor | None = None,
         memory_limit_bytes: int | None = None,
+        heard: Callable[[float], None] = lambda part: None,
     ) -> None:
         if not isinstance(kernel, SpaceTime) or not isinstance(kernel.time, MARKOV):
             raise ArgumentError(
@@ -122,13 +125,15 @@ class RingFilter:
             noise_variance=RingGram(grid, kernel.space, noise_variance=noise_variance).noise_by_latitude,
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
+            heard=heard,
         )
 
     def updated(self, state: RingState | None, hour: float, field: ArrayLike) -> RingState:
         """State after the field (P, Q) of an hour, without its prior mean; of the first hour from None."""
         before, values = self._before(state, hour), self._checked(field, self.grid.shape)
+        mu = self._modes.mu
         states, covariance = self._ahead(before, hour)
-        z, mu = self._modes.project(values[None]), self._modes.mu
+        z = self._modes.project(values[None])
         states, covariance = _updated(states, covariance, z, mu)
         return RingState(hour, self._modes.lift(np.concatenate(list(states), axis=-1)), covariance)
 

@@ -45,6 +45,7 @@ class SpaceModes:
 
     Modes cost 9 P^3 Q / 2 flops and 4 P^2 Q bytes of a grid, a quarter and half of it of a mirrored one, or
     9 n^3 flops and 8 n^2 bytes of places; `project` and `lift` 2 P^2 Q, or 2 n^2, flops for each field.
+    ``heard`` gets the part of the modes that is made.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class SpaceModes:
         noise_variance: Array,
         executor: Executor | None = None,
         memory_limit_bytes: int | None = None,
+        heard: Callable[[float], None] = lambda part: None,
     ) -> None:
         self.where, self.kernel, self._executor = where, kernel, executor
+        self._heard = heard
         self.noise, self.poles = noise_variance.astype(np.float64), np.arange(0)
         self._rings: RingGram | None = None
         self._blocks: Wavenumbers | OneBlock = OneBlock(len(self.X))
@@ -100,7 +103,7 @@ class SpaceModes:
     @cached_property
     def mu(self) -> Array:
         """Prior variance of each mode over its noise, (K, P)."""
-        return np.concatenate(self._each(values_range))
+        return np.concatenate(self._each(values_range, heard=self._heard))
 
     def condition_bound(self, in_time: float) -> float:
         """Bound of the condition number of all times, with the largest eigenvalue in time."""
@@ -231,7 +234,13 @@ class SpaceModes:
             return self._rings.workers()
         return nullcontext(SerialExecutor() if self._executor is None else self._executor)
 
-    def _each(self, function: Callable[..., T], *arrays: Array, also: tuple[object, ...] = ()) -> list[T]:
+    def _each(
+        self,
+        function: Callable[..., T],
+        *arrays: Array,
+        also: tuple[object, ...] = (),
+        heard: Callable[[float], None] | None = None,
+    ) -> list[T]:
         """Call a function of the modes of each range, and the part of arrays (K, ...) that is of it."""
         modes = self._modes
         with self._workers() as executor, single_threaded_blas():
@@ -240,7 +249,13 @@ class SpaceModes:
                 home.submit(function, own, *(part[first:last] for part in arrays), *also, home=number)
                 for number, (own, (first, last)) in enumerate(zip(modes, self._blocks.ranges(), strict=True))
             ]
-            return home.gather(handles)
+            if heard is None:
+                return home.gather(handles)
+            found = list[T]()
+            for handle in handles:
+                found += home.gather([handle])
+                heard(len(found) / len(handles))
+            return found
 
     @cached_property
     def _modes(self) -> "Sequence[Handle[RangeModes] | RangeModes]":

@@ -13,6 +13,7 @@ from cagp_dist.geometry import is_pole
 from cagp_dist.gram.ring_filter import RingFilter, RingState
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.over_times import OF_MODES
 from cagp_dist.pipeline.field_solves import Execution, LeftOut, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.grid_places import GridPlaces
@@ -56,8 +57,8 @@ def update(
     if days is None or days.executor is not execution.executor:
         days = filter_of(places.grid, kernel, prior, execution)
     field = grid_fields(places, points.values - prior.mean_at(points.X).T)[0]
-    execution.progress(None, "modes of the grid")
     state = days.updated(carried.state, hour, field)
+    execution.progress(OF_MODES, "state of the hour")
     new = days.innovation(carried.state, hour, field)
     elsewhere = wanted[carried.held_out.size :]
     at_held = days.held_out(new, places.positions[carried.held_out])
@@ -70,6 +71,7 @@ def update(
         spread = np.broadcast_to(by_others.variance, places.grid.shape)
         each = LeftOut(values[None], np.sqrt(spread.flat[places.positions])[None])
     seconds = perf_counter() - began
+    execution.progress(1.0, "state of the hour")
     return Solution(
         steps=(
             SolveStep(0, known, np.sqrt(prior_variance(kernel.space, wanted))[None], 0.0),
@@ -106,4 +108,5 @@ def filter_of(grid: LatLonGrid, kernel: SpaceTime, prior: Prior, execution: Exec
         noise_variance=prior.noise_number,
         executor=execution.executor,
         memory_limit_bytes=execution.memory_limit_bytes,
+        heard=lambda part: execution.progress(OF_MODES * part, "modes of the grid"),
     )

@@ -126,6 +126,7 @@ def predict_series(found: SeriesMap, prior: Prior, execution: Execution) -> Solu
         at=found.at,
         executor=execution.executor,
         memory_limit_bytes=execution.memory_limit_bytes,
+        progress=lambda state: execution.progress(state.fraction, "all times together"),
     )
     std, drift = np.sqrt(np.maximum(posterior.variance, 0.0)).reshape(1, -1), None
     if (found_mean := posterior.coefficients) is not None:
