@@ -13,8 +13,7 @@ from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
-from cagp_dist.pipeline.solve_plans import choose_solver, plan_of_patterns
-from cagp_dist.posterior.patterns import fields_by_pattern
+from cagp_dist.pipeline.solve_plans import choose_solver, demands_of_patterns, plan_of_patterns
 from cagp_dist.prior import Prior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver
 from cagp_dist.solvers.interface import check_solver
@@ -88,26 +87,22 @@ def plan_of_map(
     resources: Resources,
     *,
     kernel_parts: int,
-    full_covariance: bool = False,
 ) -> Plan:
     """Plan a map before anything is fitted: `BudgetError` if it does not fit."""
     grid = observed.grid_of(observed.there).like(targets.grid) if solver.needs_grid else None
     present, q = observed.present[:, observed.there], len(targets.X)
     fullest = int(np.count_nonzero(present, axis=1).max())
-    demands = [
-        Demand(
-            n=int(np.count_nonzero(present[fields[0]])),
-            q=q,
-            fields=fields.size if solver.many_fields else 1,
-            full_covariance=full_covariance,
-            workers=resources.executor.workers,
-            shares_memory=resources.executor.shares_memory,
-            memory_limit_bytes=resources.memory_bytes,
-            kernel_parts=kernel_parts,
-            cell_nodes=0 if targets.cells is None else len(targets.cells.nodes),
-            bounds=bounds_are_cheap(solver, observed=fullest, targets=q),
-            grid=None if grid is None else grid.size(present[fields[0]], targets.grid or targets.X),
-        )
-        for fields in fields_by_pattern(present)
-    ]
+    of_all = Demand(
+        n=fullest,
+        q=q,
+        fields=observed.fields,
+        full_covariance=False,
+        workers=resources.executor.workers,
+        shares_memory=resources.executor.shares_memory,
+        memory_limit_bytes=resources.memory_bytes,
+        kernel_parts=kernel_parts,
+        cell_nodes=0 if targets.cells is None else len(targets.cells.nodes),
+        bounds=bounds_are_cheap(solver, observed=fullest, targets=q),
+    )
+    demands = demands_of_patterns(of_all, present, solver, grid, targets.grid or targets.wanted)
     return plan_of_patterns(solver, demands, coefficients=0)

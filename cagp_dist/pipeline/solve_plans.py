@@ -10,13 +10,15 @@ from operator import add
 
 import numpy as np
 
-from cagp_dist.arrays import Indices
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import Demand, Plan, Work
-from cagp_dist.pipeline.grid_places import grid_if_any
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.latlon import LatLonGrid
+from cagp_dist.pipeline.grid_places import GridPlaces, grid_if_any
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.posterior.coefficients import plan_of_weights, with_weights
 from cagp_dist.posterior.left_out import plan_left_out
-from cagp_dist.posterior.patterns import plan_together
+from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import scattered_bytes
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
 from cagp_dist.solvers import Solver
@@ -31,6 +33,31 @@ def plan_of_patterns(solver: Solver, demands: Sequence[Demand], *, coefficients:
     )
     weights = [plan_of_weights(solver, each, coefficients=coefficients) for each in left]
     return with_weights(plan, weights, fields=sum(each.fields for each in demands))
+
+
+def demands_of_patterns(
+    of_all: Demand,
+    present: Mask,
+    solver: Solver,
+    places: GridPlaces | None,
+    targets: Array | LinearFunctionals | LatLonGrid | None,
+) -> list[Demand]:
+    """Give the demand of each pattern of gaps (T, n); of a solver that takes field by field of the fullest.
+
+    Places are those of the grid of a solver that needs one.
+    """
+    groups = fields_by_pattern(present)
+    if not solver.many_fields:
+        groups = [max(groups, key=lambda group: np.count_nonzero(present[group[0]]))[:1]]
+    return [
+        replace(
+            of_all,
+            n=int(np.count_nonzero(present[group[0]])),
+            fields=group.size,
+            grid=None if places is None else places.size(present[group[0]], targets),
+        )
+        for group in groups
+    ]
 
 
 def work_of_left_out(demands: Sequence[Demand], *, coefficients: int) -> Work:

@@ -21,13 +21,17 @@ from cagp_dist.pipeline import (
     Solver,
     bytes_of_weights,
     chosen_solver,
-    fields_by_pattern,
 )
 from cagp_dist.pipeline.field_solves import bounds_are_cheap
 from cagp_dist.pipeline.fitted_model import sites_of_fit
 from cagp_dist.pipeline.fitting import Sites, method_of
 from cagp_dist.pipeline.maps_at_times import text_of_fit, work_in_time
-from cagp_dist.pipeline.solve_plans import plan_of_patterns, plan_of_samples, work_of_left_out
+from cagp_dist.pipeline.solve_plans import (
+    demands_of_patterns,
+    plan_of_patterns,
+    plan_of_samples,
+    work_of_left_out,
+)
 from cagp_dist.pipeline.steps import fits_of_folds
 from cagp_dist.service.carried_state import check_filter, check_one_time
 from cagp_dist.service.disk import DiskNeed, check_disk, checkpoint_bytes, run_bytes
@@ -224,7 +228,7 @@ def _demands(
     *,
     of_fold: bool = False,
 ) -> list[Demand]:
-    """Give the demand of each pattern of gaps; of a solver that takes field by field that of the fullest."""
+    """Give the demand of each pattern of gaps, as far as they are known."""
     of_all = Demand(
         n=size.joined or size.observed,
         q=size.targets,
@@ -247,19 +251,8 @@ def _demands(
     present = seen.points.present[:, design.train]
     if of_fold and places is not None:  # elsewhere that with all points stands for it
         present &= np.isin(design.train, design.without_largest_fold)
-    groups = fields_by_pattern(present)
-    if not solver.many_fields:
-        groups = [max(groups, key=lambda group: np.count_nonzero(present[group[0]]))[:1]]
     targets = None if places is None or of_fold else seen.predicted.points.wanted
-    return [
-        replace(
-            of_all,
-            n=int(np.count_nonzero(present[group[0]])),
-            fields=group.size,
-            grid=None if places is None else places.size(present[group[0]], targets),
-        )
-        for group in groups
-    ]
+    return demands_of_patterns(of_all, present, solver, places, targets)
 
 
 def plan_fold(
