@@ -384,21 +384,20 @@ def _of_fields(
         "variable": replace(variable_named(name), name=name),
         "stated_units": attributes.get("units", ""),
         "times": None if in_time or moments is None else laid.times,
+        "space": where.space,
     }
-    if where.axes is not None and where.space.has_latitudes:
-        rows, columns = grid_once(values, *where.axes)
+    if where.axes is not None:
+        rows, columns = grid_once(values, *where.axes, where.space)
         values = values[:, rows][:, :, columns]
-        latitude, longitude = (axis[kept] for axis, kept in zip(where.axes, (rows, columns), strict=True))
+        north, east = (axis[kept] for axis, kept in zip(where.axes, (rows, columns), strict=True))
         noise = None if noise is None else noise.reshape(where.shape)[np.ix_(rows, columns)]
-        points = Observations.from_grid(latitude, longitude, values, noise_variance=noise, **about)
+        points = Observations.from_grid(north, east, values, noise_variance=noise, **about)
     else:
         there = np.flatnonzero(~where.nowhere)
         north, east = (axis[there] for axis in where.points)
         once = places_once(flat[:, there], north, east, where.space)
         values, noise = flat[:, there[once]], None if noise is None else noise[there[once]]
-        points = Observations.from_points(
-            north[once], east[once], values, space=where.space, noise_variance=noise, **about
-        )
+        points = Observations.from_points(north[once], east[once], values, noise_variance=noise, **about)
     return ObservedObject(
         points,
         name=name,
