@@ -76,7 +76,7 @@ class Trace:
 
     def _check(self, state: State, mean: Array, variance: Array) -> None:
         scale, alone = self._scale[state.columns], self._known_mean_variance[state.columns]
-        if (alone > HOPELESS * scale).any():
+        if state.status.of_iteration and (alone > HOPELESS * scale).any():
             raise NumericalError(
                 f"after iteration {state.iteration} a posterior variance is {(alone / scale).max():.2g} "
                 "times that of the prior: the iteration diverges. Lower damping, or leave it out to have a "
@@ -117,7 +117,7 @@ class Trace:
 
     def status(self, found: Status) -> Status:
         """Status of the whole solve, from what its last state says and the variances that there are."""
-        if found.ok and self.diverged:
+        if found.ok and found.of_iteration and self.diverged:
             return Status.DIVERGED
         if found.ok and (self._steps[max(self._steps)][1] < 0.0).any():
             return Status.ILL_CONDITIONED

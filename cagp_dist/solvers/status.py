@@ -48,6 +48,14 @@ class Status(Enum):
         )
 
     @property
+    def of_iteration(self) -> bool:
+        """Whether a variance above that of the prior is a sign of divergence.
+
+        Of neighbours it is right where a drift is estimated and the target lies outside the data.
+        """
+        return self not in (Status.EXACT, Status.NEIGHBOURS, Status.ILL_CONDITIONED)
+
+    @property
     def advice(self) -> str:
         """One sentence: what this means and what to do."""
         return _ADVICE[self]

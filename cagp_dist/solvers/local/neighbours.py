@@ -15,7 +15,8 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.plan import check_peak, plan_without_tiles
 from cagp_dist.checks import check_count, check_word
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.gram_matrix import Gram
@@ -299,7 +300,7 @@ class Neighbours:
             slice(0, problem.q),
             mean,
             downdate,
-            Status.EXACT if exact else Status.NEIGHBOURS,
+            _status(problem.gram, exact),
             downdate_psd=False,
             dropped=left_out,
         )
@@ -319,7 +320,7 @@ class Neighbours:
             work = _Work(solver, problem.gram, list_targets(problem.targets), executor)
             found, _, _, exact = work.distributions(problem.residuals, search=search)
         done(1)
-        return found, Status.EXACT if exact else Status.NEIGHBOURS
+        return found, _status(problem.gram, exact)
 
     def weights_of_target(self, n: int) -> int:
         """Observations that have a weight for a target, about: in groups as many as were measured."""
@@ -663,6 +664,17 @@ class _Work:
                 yield from first()
         while waiting:
             yield from first()
+
+
+def _status(gram: Gram, exact: bool) -> Status:
+    """Say how a solve ended in which every neighbourhood held all points, or did not."""
+    if not exact:
+        return Status.NEIGHBOURS
+    try:  # once, beside the factors of all groups of targets
+        dense = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
+        return Status.of_direct_solve(dense.condition_number)
+    except NumericalError:
+        return Status.ILL_CONDITIONED
 
 
 def _stacked(parts: "Iterable[tuple[Indices, csr_array]]", n: int) -> "csr_array":
