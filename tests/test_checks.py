@@ -25,8 +25,9 @@ def test_other_values_are_no_positive_numbers(value):
 def test_positive_numbers_have_limits(value):
     check_positive("size", 1.0, least=1.0, most=20.0)
     check_positive("size", 20.0, least=1.0, most=20.0)
-    with pytest.raises(ArgumentError, match=rf"size is {value}; expected 1 to 20. Use another unit"):
+    with pytest.raises(ArgumentError) as refusal:
         check_positive("size", value, least=1.0, most=20.0)
+    assert refusal.value.key == "out-of-range"
 
 
 @pytest.mark.parametrize("value", [3, 4, np.int64(3), np.uint8(200)])
@@ -49,18 +50,19 @@ def test_numbers_become_float64():
 
 
 @pytest.mark.parametrize(
-    ("values", "text"),
+    ("values", "key"),
     [
-        (np.ma.masked_array([1.0, 2.0], mask=[False, True]), "y has masked entries; drop those points first"),
-        ([1.0, 2.0j], "y is not numeric: complex numbers. Expected an array of numbers"),
-        (["a", "b"], "y is not numeric: could not convert string to float"),
-        ([[1.0], [1.0, 2.0]], "y is not numeric"),
-        ([object()], "y is not numeric"),
+        (np.ma.masked_array([1.0, 2.0], mask=[False, True]), "masked-entries"),
+        ([1.0, 2.0j], "no-numbers"),
+        (["a", "b"], "no-numbers"),
+        ([[1.0], [1.0, 2.0]], "no-numbers"),
+        ([object()], "no-numbers"),
     ],
 )
-def test_what_is_no_number_is_refused_and_not_converted(values, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_what_is_no_number_is_refused_and_not_converted(values, key):
+    with pytest.raises(ArgumentError) as refusal:
         as_numbers("y", values)
+    assert refusal.value.key == key
 
 
 def test_points_become_contiguous_float64():

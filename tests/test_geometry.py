@@ -1,7 +1,5 @@
 """Points on the sphere, area weights and the space-filling order."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -94,24 +92,25 @@ def test_no_points():
 
 
 @pytest.mark.parametrize(
-    ("latitude", "longitude", "text"),
+    ("latitude", "longitude", "key"),
     [
-        ([0.0, 1.0], [0.0], "latitude has shape (2,) and longitude (1,); expected two vectors of one length"),
-        ([[0.0]], [[0.0]], "Use .ravel() on gridded coordinates"),
-        (5.0, 5.0, "latitude has shape ()"),
-        ([np.nan], [0.0], "holds NaN or infinity; drop those points"),
-        ([0.0], [np.inf], "holds NaN or infinity; drop those points"),
+        ([0.0, 1.0], [0.0], "shapes"),
+        ([[0.0]], [[0.0]], "shapes"),
+        (5.0, 5.0, "shapes"),
+        ([np.nan], [0.0], "not-finite"),
+        ([0.0], [np.inf], "not-finite"),
         (
             [0.0, 270.0],
             [0.0, 10.0],
-            "latitude reaches 270 degrees; expected -90..90. Check that latitude and",
+            "latitude-range",
         ),
-        ([-90.5], [0.0], "latitude reaches -90.5 degrees"),
+        ([-90.5], [0.0], "latitude-range"),
     ],
 )
-def test_wrong_coordinates_are_refused(latitude, longitude, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_wrong_coordinates_are_refused(latitude, longitude, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.unit_sphere(latitude, longitude)
+    assert refusal.value.key == key
 
 
 def test_area_weights_are_cosines_with_mean_one():
@@ -177,16 +176,17 @@ def test_points_that_coincide_are_ordered_too():
 
 
 @pytest.mark.parametrize(
-    ("X", "block_size", "text"),
+    ("X", "block_size", "key"),
     [
-        (np.zeros(5), 2, r"X has shape \(5,\); expected \(n, p\)"),
-        (np.zeros((5, 2)), 0, "block_size is 0; expected an integer of at least 1"),
-        (np.zeros((5, 2)), -3, "block_size is -3; expected an integer of at least 1"),
+        (np.zeros(5), 2, "shapes"),
+        (np.zeros((5, 2)), 0, "no-count"),
+        (np.zeros((5, 2)), -3, "no-count"),
     ],
 )
-def test_wrong_arguments_of_the_order_are_refused(X, block_size, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_wrong_arguments_of_the_order_are_refused(X, block_size, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.space_filling_order(X, block_size=block_size)
+    assert refusal.value.key == key
 
 
 def test_poles_are_told_from_rings_near_them():

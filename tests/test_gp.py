@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import pickle
-import re
 
 import numpy as np
 import pytest
@@ -43,18 +42,19 @@ def test_noise_must_be_finite_and_positive(noise_variance):
 
 
 @pytest.mark.parametrize(
-    ("noise_variance", "text"),
+    ("noise_variance", "key"),
     [
-        ([0.1, 0.0], "noise_variance[1] is 0; expected finite numbers above zero, also at points that were"),
-        ([[0.1, np.nan]], "noise_variance[0, 1] is nan; expected finite numbers above zero"),
-        ([0.1, np.inf, -1.0], "noise_variance[1] is inf; expected"),
-        ([[0.1], [0.1, 0.2]], "noise_variance is not numeric"),
-        (np.ma.masked_less([0.1, 1.0], 0.5), "noise_variance has masked entries"),
+        ([0.1, 0.0], "not-positive"),
+        ([[0.1, np.nan]], "not-positive"),
+        ([0.1, np.inf, -1.0], "not-positive"),
+        ([[0.1], [0.1, 0.2]], "no-numbers"),
+        (np.ma.masked_less([0.1, 1.0], 0.5), "masked-entries"),
     ],
 )
-def test_every_noise_must_be_finite_and_positive(noise_variance, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_every_noise_must_be_finite_and_positive(noise_variance, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Prior(KERNEL, noise_variance=noise_variance)
+    assert refusal.value.key == key
 
 
 def test_noise_by_point_is_a_read_only_copy():
@@ -92,30 +92,24 @@ GRID = cagp.LatLonGrid([-30.0, 0.0, 30.0], 4)
 
 
 @pytest.mark.parametrize(
-    ("shape", "changes", "text"),
+    ("shape", "changes"),
     [
-        (
-            (29,),
-            {},
-            "noise_variance of shape (29,); expected one number, or an array of shape (30,), one for",
-        ),
-        ((30, 1), {}, "noise_variance of shape (30, 1); expected one number, or an array of shape (30,)"),
-        ((30,), {"X": GRID, "y": np.zeros((3, 4)), "X_test": GRID}, "array of shape (3, 4), one for each of"),
-        (
-            (12,),
-            {"X": GRID, "y": np.zeros((3, 4)), "X_test": GRID},
-            "grid (latitude, longitude). Make a Prior",
-        ),
-        ((3,), {"X": GRID, "y": np.zeros((3, 4)), "X_test": GRID}, "noise_variance of shape (3,); expected"),
+        ((29,), {}),
+        ((30, 1), {}),
+        ((30,), {"X": GRID, "y": np.zeros((3, 4)), "X_test": GRID}),
+        ((12,), {"X": GRID, "y": np.zeros((3, 4)), "X_test": GRID}),
+        ((3,), {"X": GRID, "y": np.zeros((3, 4)), "X_test": GRID}),
     ],
 )
-def test_noise_that_does_not_fit_the_points_is_refused(shape, changes, text):
+def test_noise_that_does_not_fit_the_points_is_refused(shape, changes):
     prior = cagp.Prior(KERNEL, np.full(shape, 0.1))
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+    with pytest.raises(ArgumentError) as refusal:
         condition(prior=prior, **changes)
+    assert refusal.value.key == "shapes"
     given = {"X": X, "y": Y, "X_test": X_TEST, **changes}
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.posterior_mean(prior, *given.values(), solver=SOLVER)
+    assert refusal.value.key == "shapes"
 
 
 def test_equal_noise_at_every_point_is_one_noise():
@@ -169,25 +163,27 @@ def test_a_mean_of_its_own_for_every_field():
     assert one_for_all.mean.shape == (7, 3)
 
 
+@one_after_another
 @pytest.mark.parametrize(
-    ("mean", "text"),
+    ("mean", "key"),
     [
-        (lambda X: np.zeros(len(X) + 1), "the prior mean returned shape (31,) for 30 points"),
+        (lambda X: np.zeros(len(X) + 1), "mean-values"),
         (
             lambda X: 0.0,
-            "the prior mean returned shape () for 30 points; expected finite values of shape (n,)",
+            "mean-values",
         ),
-        (lambda X: np.zeros((len(X), 2, 2)), "the prior mean returned shape (30, 2, 2)"),
-        (lambda X: np.full(len(X), np.nan), "expected finite values"),
+        (lambda X: np.zeros((len(X), 2, 2)), "mean-values"),
+        (lambda X: np.full(len(X), np.nan), "mean-values"),
         (
             lambda X: np.zeros((len(X), 2)),
-            "the prior mean has 2 columns for 1 field; expected one column, or one",
+            "mean-columns",
         ),
     ],
 )
-def test_a_mean_of_the_wrong_shape_is_refused(mean, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_a_mean_of_the_wrong_shape_is_refused(mean, key):
+    with pytest.raises(ArgumentError) as refusal:
         condition(prior=cagp.Prior(KERNEL, 0.1, mean=mean))
+    assert refusal.value.key == key
 
 
 def test_a_mean_that_changes_its_mind_at_the_test_points_is_refused():
@@ -199,40 +195,41 @@ def test_a_mean_that_changes_its_mind_at_the_test_points_is_refused():
 
 @one_after_another
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "key"),
     [
         (
             {"X": X[:, 0]},
-            "X has shape (30,); expected (n, p), one row per point. For points on a line use X.",
+            "shapes",
         ),
-        ({"X": np.zeros((0, 2)), "y": []}, "X has shape (0, 2): nothing was observed; expected at least one"),
-        ({"X": np.where(X > 0.9, np.nan, X)}, "X holds NaN or infinity (first in row"),
-        ({"X": np.where(X > 0.9, np.inf, X)}, "X holds NaN or infinity (first in row"),
-        ({"X": [["a", "b"]]}, "X is not numeric"),
-        ({"X_test": X_TEST[:, :1]}, "X has 2 columns, X_test 1; both need the same coordinates"),
-        ({"X_test": X_TEST[0]}, "X_test has shape (2,); expected (n, p)"),
-        ({"X_test": np.full((1, 2), np.nan)}, "X_test holds NaN or infinity (first in row 0)"),
-        ({"y": Y[:-1]}, "y has shape (29,) but X has 30 points; expected (30,), or (30, T) for T fields"),
-        ({"y": 1.0}, "y has shape () but X has 30 points"),
-        ({"y": np.zeros((30, 0))}, "y has shape (30, 0) but X has 30 points"),
-        ({"y": np.zeros((30, 2, 2))}, "y has shape (30, 2, 2) but"),
-        ({"y": np.zeros((2, 30))}, "y has shape (2, 30) but X has 30 points"),
-        ({"y": np.where(Y > 1.0, np.nan, Y)}, "y holds NaN or infinity; drop those points first"),
-        ({"y": np.where(Y > 1.0, np.inf, Y)}, "y holds NaN or infinity; drop those points first"),
-        ({"y": ["a"] * 30}, "y is not numeric"),
-        ({"y": Y + 1j}, "y is not numeric: complex numbers"),
-        ({"y": np.ma.masked_greater(Y, 1.0)}, "y has masked entries; drop those points first"),
-        ({"covariance": "sparse"}, 'covariance is \'sparse\'; expected "diagonal" or "full"'),
-        ({"prior": KERNEL}, "prior is a Matern32; expected a cagp_dist.Prior"),
-        ({"solver": None}, "solver is None; expected a solver with its settings, such as cagp_dist.Block"),
-        ({"solver": cagp.Hybrid}, "Hybrid'>; expected a solver with its settings, such as cagp_dist.Block"),
-        ({"executor": 3}, "executor is 3; expected a distributed.Client, a Dask cluster"),
-        ({"memory_limit_bytes": "1 GB"}, "memory_limit_bytes is '1 GB'; expected an integer of at least 0"),
+        ({"X": np.zeros((0, 2)), "y": []}, "nothing-observed"),
+        ({"X": np.where(X > 0.9, np.nan, X)}, "not-finite"),
+        ({"X": np.where(X > 0.9, np.inf, X)}, "not-finite"),
+        ({"X": [["a", "b"]]}, "no-numbers"),
+        ({"X_test": X_TEST[:, :1]}, "coordinates-differ"),
+        ({"X_test": X_TEST[0]}, "shapes"),
+        ({"X_test": np.full((1, 2), np.nan)}, "not-finite"),
+        ({"y": Y[:-1]}, "shapes"),
+        ({"y": 1.0}, "shapes"),
+        ({"y": np.zeros((30, 0))}, "shapes"),
+        ({"y": np.zeros((30, 2, 2))}, "shapes"),
+        ({"y": np.zeros((2, 30))}, "shapes"),
+        ({"y": np.where(Y > 1.0, np.nan, Y)}, "not-finite"),
+        ({"y": np.where(Y > 1.0, np.inf, Y)}, "not-finite"),
+        ({"y": ["a"] * 30}, "no-numbers"),
+        ({"y": Y + 1j}, "no-numbers"),
+        ({"y": np.ma.masked_greater(Y, 1.0)}, "masked-entries"),
+        ({"covariance": "sparse"}, "covariance-unknown"),
+        ({"prior": KERNEL}, "prior-type"),
+        ({"solver": None}, "solver-type"),
+        ({"solver": cagp.Hybrid}, "solver-type"),
+        ({"executor": 3}, "executor-type"),
+        ({"memory_limit_bytes": "1 GB"}, "memory-limit"),
     ],
 )
-def test_wrong_arguments_are_refused(changes, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_wrong_arguments_are_refused(changes, key):
+    with pytest.raises(ArgumentError) as refusal:
         condition(**changes)
+    assert refusal.value.key == key
 
 
 def test_settings_are_given_by_name():
@@ -375,9 +372,10 @@ def test_values_beyond_float64_are_an_error():
     prior = cagp.Prior(KERNEL, 0.1, mean=-1.7e308)
     with (
         np.errstate(over="ignore", invalid="ignore"),
-        pytest.raises(NumericalError, match="mean is not finite"),
+        pytest.raises(NumericalError) as refusal,
     ):
         condition(y=np.full(30, 1.7e308), prior=prior, executor=SerialExecutor())
+    assert refusal.value.key == "not-finite"
 
 
 def test_an_iteration_that_is_told_again_replaces_itself():

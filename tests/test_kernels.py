@@ -213,8 +213,9 @@ def test_kernels_are_values():
     ),
 )
 def test_parameters_must_be_finite_and_positive(kernel_class, name, value):
-    with pytest.raises(ArgumentError, match=rf"{name} is .*; expected a finite number above zero"):
+    with pytest.raises(ArgumentError) as refusal:
         kernel_class(**{"lengthscale": 1.0, "variance": 1.0, name: value})
+    assert refusal.value.key == "not-positive"
 
 
 def test_a_lengthscale_whose_inverse_overflows_is_refused():
@@ -317,44 +318,45 @@ def test_equal_lengthscales_by_coordinate_are_one_lengthscale():
 
 @one_after_another
 @pytest.mark.parametrize(
-    ("make", "text"),
+    ("make", "key"),
     [
-        (lambda: ROUGH + 1.0, "1.0 cannot be added to a kernel; expected another kernel"),
-        (lambda: ROUGH * SMOOTH, "kernels cannot be multiplied with each other; expected a number"),
-        (lambda: -1.0 * ROUGH, "the factor of a kernel is -1.0; expected a finite number above zero"),
-        (lambda: ROUGH * "2", "the factor of a kernel is '2'; expected a finite number above zero"),
-        (lambda: cagp.Sum((ROUGH,)), "expected two kernels or more"),
-        (lambda: cagp.Sum((ROUGH, 1.0)), "1.0); expected two kernels or more"),
-        (lambda: cagp.Matern32(()), "lengthscale is (); expected a number, or one for each coordinate"),
-        (lambda: cagp.Matern32((1.0, -1.0)), "lengthscale is -1.0; expected a finite number above zero"),
+        (lambda: ROUGH + 1.0, "kernel-type"),
+        (lambda: ROUGH * SMOOTH, "kernel-product"),
+        (lambda: -1.0 * ROUGH, "not-positive"),
+        (lambda: ROUGH * "2", "not-positive"),
+        (lambda: cagp.Sum((ROUGH,)), "kernel-parts"),
+        (lambda: cagp.Sum((ROUGH, 1.0)), "kernel-parts"),
+        (lambda: cagp.Matern32(()), "lengthscale-missing"),
+        (lambda: cagp.Matern32((1.0, -1.0)), "not-positive"),
         (
             lambda: cagp.Matern32((1.0, 2.0)) + cagp.Matern32((1.0, 2.0, 3.0)),
-            "the parts of a sum have lengthscales for 2 and 3 coordinates; expected the same number",
+            "lengthscales-and-coordinates",
         ),
         (
             lambda: ANISOTROPIC(np.zeros((2, 2)), np.zeros((2, 2))),
-            "lengthscale holds 3 numbers but points have 2 coordinates; expected one number for each",
+            "lengthscales-and-coordinates",
         ),
         (
             lambda: cagp.TiledGram(ANISOTROPIC, np.zeros((2, 2)), noise_variance=np.ones(2)),
-            "lengthscale holds 3 numbers but points have 2 coordinates",
+            "lengthscales-and-coordinates",
         ),
-        (lambda: (ANISOTROPIC + ROUGH)(SPHERE, SPHERE), "the points lie on the unit sphere, where the"),
+        (lambda: (ANISOTROPIC + ROUGH)(SPHERE, SPHERE), "kernel-number"),
         (
             lambda: cagp.RingGram(cagp.LatLonGrid([0.0], 4), ANISOTROPIC, noise_variance=1.0),
-            "Give one lengthscale, a chord.",
+            "anisotropic-on-sphere",
         ),
-        (lambda: ANISOTROPIC.slope_parameters, "expected one number for all coordinates here"),
+        (lambda: ANISOTROPIC.slope_parameters, "lengthscale-one"),
         (
             lambda: ROUGH.coordinate_slope_parameters(0),
-            "lengthscale is 0.05; expected one for each coordinate",
+            "lengthscale-each",
         ),
-        (lambda: Elementary(1.0), "Elementary is abstract; use Matern12"),
+        (lambda: Elementary(1.0), "abstract-kernel"),
     ],
 )
-def test_what_kernels_cannot_be_made_of_is_refused(make, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_what_kernels_cannot_be_made_of_is_refused(make, key):
+    with pytest.raises(ArgumentError) as refusal:
         make()
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize("kernel", [short_and_long(0.4), ANISOTROPIC + ROUGH], ids=str)

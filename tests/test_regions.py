@@ -68,28 +68,29 @@ def test_a_small_region_has_several_cells_and_a_narrow_one_as_well():
 
 @one_after_another
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "key"),
     [
-        (lambda: Box("x", south=10.0, north=10.0), "latitude 10 to 10; expected -90 <= south < north <= 90"),
-        (lambda: Box("x", west=20.0, east=20.0), "longitude 20 to 20; expected two different longitudes"),
-        (lambda: Box("x", south=np.nan), "latitude nan to 90"),
-        (lambda: Polygon("x", ((0.0, 0.0), (1.0, 0.0))), "2 corners; expected at least three"),
-        (lambda: Polygon("x", ((0, 0), (0, 0), (1, 0), (1, 1))), "corners 0 and 1 .* are one place"),
-        (lambda: Polygon("x", ((0, 0), (180, 0), (1, 1))), "corners 0 and 1 .* opposite"),
-        (lambda: Polygon("x", ((0, 0), (10, 10), (10, 0), (0, 10))), "begin at corners 0 and 2 cross"),
-        (lambda: Polygon("x", ((10.0, 100.0), (20.0, 50.0), (0.0, 0.0))), "corner at latitude 100"),
-        (lambda: Polygon("x", (1.0, 2.0, 3.0)), r"the ring \(1.0, 2.0, 3.0\); expected corners \(longitude"),
-        (lambda: as_regions("tropic"), 'is not a region; expected "global", .* did you mean'),
+        (lambda: Box("x", south=10.0, north=10.0), "latitude-range"),
+        (lambda: Box("x", west=20.0, east=20.0), "longitude-range"),
+        (lambda: Box("x", south=np.nan), "latitude-range"),
+        (lambda: Polygon("x", ((0.0, 0.0), (1.0, 0.0))), "few-corners"),
+        (lambda: Polygon("x", ((0, 0), (0, 0), (1, 0), (1, 1))), "corners"),
+        (lambda: Polygon("x", ((0, 0), (180, 0), (1, 1))), "corners"),
+        (lambda: Polygon("x", ((0, 0), (10, 10), (10, 0), (0, 10))), "crossing-edges"),
+        (lambda: Polygon("x", ((10.0, 100.0), (20.0, 50.0), (0.0, 0.0))), "latitude-range"),
+        (lambda: Polygon("x", (1.0, 2.0, 3.0)), "corners"),
+        (lambda: as_regions("tropic"), "region-type"),
         (
             lambda: as_regions(None),
-            "regions hold None; expected names of regions, such as 'global', a Box or",
+            "region-unknown",
         ),
-        (lambda: as_regions(["global", Box("global")]), "two regions are called 'global'"),
+        (lambda: as_regions(["global", Box("global")]), "name-twice"),
     ],
 )
-def test_refused(make, message):
-    with pytest.raises(ArgumentError, match=message):
+def test_refused(make, key):
+    with pytest.raises(ArgumentError) as refusal:
         make()
+    assert refusal.value.key == key
 
 
 # -- means over them ---------------------------------------------------------------------------------------
@@ -138,21 +139,22 @@ def test_means_over_points_of_a_grid(rows):
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("ask", "key"),
     [
-        (lambda: cagp.area_means([]), "regions are none"),
-        (lambda: cagp.area_means("global", resolution_degrees=0.0), "resolution_degrees is 0.0"),
+        (lambda: cagp.area_means([]), "no-regions"),
+        (lambda: cagp.area_means("global", resolution_degrees=0.0), "not-positive"),
         (
             lambda: cagp.area_means(
                 Box("islet", 1.0, 2.0, 1.0, 2.0), grid=cagp.LatLonGrid([-60.0, 0.0, 60.0], 12)
             ),
-            r"region 'islet' \(1°N to 2°N, 1°E to 2°E\) holds no point of the grid; take a finer one",
+            "empty-region",
         ),
     ],
 )
-def test_means_that_cannot_be(ask, message):
-    with pytest.raises(ArgumentError, match=message):
+def test_means_that_cannot_be(ask, key):
+    with pytest.raises(ArgumentError) as refusal:
         ask()
+    assert refusal.value.key == key
 
 
 # -- slopes ------------------------------------------------------------------------------------------------
@@ -196,12 +198,13 @@ def test_rough_fields_have_no_slope():
 
 
 @pytest.mark.parametrize(
-    ("latitude", "step", "message"),
-    [(90.0, 25.0, "point 0 is a pole"), (0.0, 1e-3, "step_kilometres is 0.001; expected 0.1 to 1000")],
+    ("latitude", "step", "key"),
+    [(90.0, 25.0, "gradient-at-pole"), (0.0, 1e-3, "out-of-range")],
 )
-def test_slopes_that_cannot_be(latitude, step, message):
-    with pytest.raises(ArgumentError, match=message):
+def test_slopes_that_cannot_be(latitude, step, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.gradients([latitude], [0.0], step_kilometres=step)
+    assert refusal.value.key == key
 
 
 def test_a_polygon_of_many_corners_is_looked_at_in_a_second():

@@ -120,14 +120,16 @@ def test_a_kernel_without_a_spectral_density_is_refused_by_name():
     class Linear(cagp.Matern12):
         degrees_of_freedom = None
 
-    with pytest.raises(ArgumentError, match="Linear does not say its spectral density"):
+    with pytest.raises(ArgumentError) as refusal:
         draw_spectrum(Linear(0.5), 2, 16, 1, np.random.default_rng(0))
+    assert refusal.value.key == "no-spectral-density"
 
 
 def test_a_polynomial_that_compiled_functions_do_not_sum_up_is_refused():
     for polynomial, scale in (((1.0, 1.0, 0.5, 0.1), 1.0), ((1.0, 1.0), None)):
-        with pytest.raises(ArgumentError, match="the polynomial of a kernel has"):
+        with pytest.raises(ArgumentError) as refusal:
             closed_form(polynomial, scale)
+        assert refusal.value.key == "kernel-terms"
 
 
 def test_it_travels_and_reads_as_it_was_made():

@@ -326,18 +326,19 @@ def test_an_exact_solve_leaves_nothing_to_test(points):
 
 
 @pytest.mark.parametrize(
-    ("change", "text"),
+    ("change", "key"),
     [
-        ({"simulations": 1}, "simulations is 1; expected an integer of at least 2"),
-        ({"generator": 3}, r"generator is a int; expected numpy.random.default_rng\(seed\)"),
-        ({"weights": [1.0]}, r"weights have shape \(1,\); expected \(15,\)"),
-        ({"solver": "jacobi"}, "solver is 'jacobi'; expected a solver with its settings"),
-        ({"observed": np.ones((2, 2))}, "observed is for grids; of points, give those that are observed"),
+        ({"simulations": 1}, "no-count"),
+        ({"generator": 3}, "generator"),
+        ({"weights": [1.0]}, "shapes"),
+        ({"solver": "jacobi"}, "solver-type"),
+        ({"observed": np.ones((2, 2))}, "observed-of-points"),
     ],
 )
-def test_wrong_arguments_are_refused(points, change, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_wrong_arguments_are_refused(points, change, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.calibrate(PRIOR, *points, **{"solver": cagp.GaussSeidel(1), **change})
+    assert refusal.value.key == key
 
 
 def test_errors_of_fields_are_one_per_field(points):

@@ -449,24 +449,25 @@ def test_order_and_unit_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "key"),
     [
-        ({"count": FEWEST_POINTS - 1}, "errors at 99 places; expected at least 100"),
-        ({"observed": np.zeros(120)}, "all errors of the calibration points are 0 standard deviations"),
-        ({"observed": np.full(120, np.nan)}, "errors at 0 places"),
-        ({"observed": np.where(np.arange(120) == 3, np.inf, 1.0)}, "1 observed values are infinite"),
-        ({"observed": np.ones(119)}, "one row of X for each of the N places"),
-        ({"X": None}, "a local scale needs X"),
-        ({"X": np.full((120, 3), np.nan)}, "X holds NaN or infinity"),
+        ({"count": FEWEST_POINTS - 1}, "few-errors"),
+        ({"observed": np.zeros(120)}, "constant"),
+        ({"observed": np.full(120, np.nan)}, "few-errors"),
+        ({"observed": np.where(np.arange(120) == 3, np.inf, 1.0)}, "infinite"),
+        ({"observed": np.ones(119)}, "shapes"),
+        ({"X": None}, "no-places"),
+        ({"X": np.full((120, 3), np.nan)}, "not-finite"),
     ],
 )
-def test_bad_input_is_refused(change: dict[str, object], message: str) -> None:
+def test_bad_input_is_refused(change: dict[str, object], key: str) -> None:
     generator = np.random.default_rng(7)
     count = int(change.get("count", 120))  # type: ignore[call-overload]
     X, observed = _sphere(generator, count), generator.standard_normal(count)
     distribution = Gaussian(np.zeros(count), 1.0)
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises(ArgumentError) as refusal:
         LocalScale().fit(distribution, change.get("observed", observed), change.get("X", X))
+    assert refusal.value.key == key
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -485,10 +486,11 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ArgumentError) as refusal:
         LocalScale(contrast=41)
     assert refusal.value.key == "contrast"
-    for training, message in (
-        ((X[:3] + 1.0, values[0, :3]), "expected at least 4 of them, with 3 coordinates"),
-        ((X[:9] + 1.0, values[0, :8]), r"training values have shape \(1, 8\); expected \(1, 9\)"),
-        ((X[:9], values[0, :9]), "9 of 120 calibration points are among those of the training"),
+    for training, key in (
+        ((X[:3] + 1.0, values[0, :3]), "shapes"),
+        ((X[:9] + 1.0, values[0, :8]), "shapes"),
+        ((X[:9], values[0, :9]), "calibration-in-training"),
     ):
-        with pytest.raises(ArgumentError, match=message):
+        with pytest.raises(ArgumentError) as refusal:
             LocalScale().fit(distribution, values, X, training=training)
+        assert refusal.value.key == key

@@ -44,24 +44,25 @@ def test_single_precision_input_is_computed_in_double():
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "observed", "text"),
+    ("mean", "std", "observed", "key"),
     [
-        ([1.0, 2.0], [1.0, 1.0], [1.0], r"mean has shape \(2,\) and observed \(1,\)"),
-        ([1.0, 2.0], [1.0], [1.0, 2.0], r"predictive_std has shape \(1,\); expected \(2,\)"),
-        (np.zeros((3, 2)), np.ones(3), np.zeros((3, 2)), r"predictive_std has shape \(3,\)"),
-        (np.zeros((1, 1, 1)), np.ones(1), np.zeros((1, 1, 1)), "expected one shape"),
-        (0.0, 1.0, 0.0, "expected one shape"),
-        (np.zeros((0,)), np.zeros((0,)), np.zeros((0,)), "nothing to score"),
-        ([1.0, np.nan], [1.0, 1.0], [1.0, 2.0], "1 of 2 values of mean are NaN"),
-        ([1.0, 2.0], [np.inf, 1.0], [1.0, 2.0], "1 of 2 values of predictive_std"),
-        ([1.0, 2.0], [1.0, 1.0], [np.nan, np.nan], "2 of 2 values of observed"),
-        ([1.0, 2.0], [1.0, 0.0], [1.0, 2.0], "predictive_std reaches 0; expected positive"),
-        ([1.0, 2.0], [1.0, -0.5], [1.0, 2.0], "predictive_std reaches -0.5"),
+        ([1.0, 2.0], [1.0, 1.0], [1.0], "shapes"),
+        ([1.0, 2.0], [1.0], [1.0, 2.0], "shapes"),
+        (np.zeros((3, 2)), np.ones(3), np.zeros((3, 2)), "shapes"),
+        (np.zeros((1, 1, 1)), np.ones(1), np.zeros((1, 1, 1)), "shapes"),
+        (0.0, 1.0, 0.0, "shapes"),
+        (np.zeros((0,)), np.zeros((0,)), np.zeros((0,)), "nothing-to-score"),
+        ([1.0, np.nan], [1.0, 1.0], [1.0, 2.0], "not-finite"),
+        ([1.0, 2.0], [np.inf, 1.0], [1.0, 2.0], "not-finite"),
+        ([1.0, 2.0], [1.0, 1.0], [np.nan, np.nan], "not-finite"),
+        ([1.0, 2.0], [1.0, 0.0], [1.0, 2.0], "not-positive"),
+        ([1.0, 2.0], [1.0, -0.5], [1.0, 2.0], "not-positive"),
     ],
 )
-def test_wrong_input_is_refused(mean, std, observed, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_wrong_input_is_refused(mean, std, observed, key):
+    with pytest.raises(ArgumentError) as refusal:
         pit(mean, std, observed)
+    assert refusal.value.key == key
 
 
 def test_histogram_counts_every_value_once():

@@ -9,6 +9,8 @@ from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian
 
+from ..joined import one_after_another
+
 NORMAL = Gaussian(np.zeros(30), 1.0)
 VALUES = np.linspace(-1.0, 1.0, 30)
 
@@ -52,36 +54,37 @@ def test_fewest_points_are_one_over_the_tail(level: float) -> None:
     needed = fewest(level)
     assert needed == round(1.0 / min(level, 1.0 - level) + 0.49)
     q_lin(level, np.arange(float(needed)))
-    with pytest.raises(
-        ArgumentError, match=f"cannot resolve the level {level:g}; expected at least {needed}"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         q_lin(level, np.arange(needed - 1.0))
+    assert refusal.value.key == "few-errors"
 
 
+@one_after_another
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "key"),
     [
         (
             lambda: Kuleshov().fit(NORMAL[:19], VALUES[:19]),
-            "19 calibration points cannot resolve the level 0.05",
+            "few-errors",
         ),
-        (lambda: Kuleshov().fit(NORMAL, np.full(30, np.nan)), "0 calibration points cannot resolve"),
+        (lambda: Kuleshov().fit(NORMAL, np.full(30, np.nan)), "few-errors"),
         (
             lambda: Kuleshov().fit(NORMAL, np.full(30, 0.3)),
-            "the same multiple, 0.3, of their standard deviation",
+            "constant",
         ),
-        (lambda: Kuleshov().fit(NORMAL, np.zeros(30)), "no width can be estimated"),
+        (lambda: Kuleshov().fit(NORMAL, np.zeros(30)), "constant"),
         (
             lambda: Kuleshov().fit(NORMAL, VALUES[:5]),
-            r"observed has shape \(5,\) and the predictions \(30,\)",
+            "shapes",
         ),
-        (lambda: Kuleshov().fit(NORMAL, np.append(VALUES[1:], np.inf)), "1 of them not finite"),
-        (lambda: q_lin([0.5, 1.0], VALUES), "expected numbers between 0 and 1"),
+        (lambda: Kuleshov().fit(NORMAL, np.append(VALUES[1:], np.inf)), "not-finite"),
+        (lambda: q_lin([0.5, 1.0], VALUES), "levels"),
     ],
 )
-def test_what_cannot_be_recalibrated_is_refused(call, message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
+def test_what_cannot_be_recalibrated_is_refused(call, key: str) -> None:
+    with pytest.raises(ArgumentError) as refusal:
         call()
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize("method", sorted(set(RECALIBRATIONS) - {"none"}))

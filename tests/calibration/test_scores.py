@@ -173,15 +173,16 @@ def test_the_interval_score_is_proper():
 
 
 @pytest.mark.parametrize(
-    ("observed", "said"),
+    ("observed", "key"),
     [
-        (np.zeros(3), r"distributions have shape \(2,\) and observed \(3,\)"),
-        ([0.0, np.nan], "1 of 2 values of observed are NaN"),
+        (np.zeros(3), "shapes"),
+        ([0.0, np.nan], "not-finite"),
     ],
 )
-def test_scores_of_laws_say_what_is_wrong(observed, said):
-    with pytest.raises(ArgumentError, match=said):
+def test_scores_of_laws_say_what_is_wrong(observed, key):
+    with pytest.raises(ArgumentError) as refusal:
         scores_of(Gaussian([0.0, 1.0], 1.0), observed)
+    assert refusal.value.key == key
 
 
 def test_without_weights_the_area_weighted_error_is_the_plain_one():
@@ -197,17 +198,18 @@ def test_the_scale_of_weights_does_not_matter():
 
 
 @pytest.mark.parametrize(
-    ("weights", "text"),
+    ("weights", "key"),
     [
-        (np.ones(3), r"weights have shape \(3,\); expected \(50,\)"),
-        (-np.ones(50), "none negative"),
-        (np.zeros(50), "not all zero"),
-        (np.full(50, np.nan), "expected finite values"),
+        (np.ones(3), "shapes"),
+        (-np.ones(50), "weights"),
+        (np.zeros(50), "weights"),
+        (np.full(50, np.nan), "weights"),
     ],
 )
-def test_wrong_weights_are_refused(weights, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_wrong_weights_are_refused(weights, key):
+    with pytest.raises(ArgumentError) as refusal:
         scores(*_prediction(8), weights=weights)
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize("levels", [[0.0], [1.0], [95.0], [np.nan], [[0.5]]])

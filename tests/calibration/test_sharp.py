@@ -282,25 +282,26 @@ def test_levels_between_are_interpolated_with_a_node_where_beta_is_zero() -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "key"),
     [
-        ({"model": None}, "model is missing; a sharp GP moves lengthscales"),
-        ({"levels": (0.01, 0.5)}, r"cannot resolve the level 0\.01; expected at least 100 .*in each part"),
-        ({"levels": (0.01, 0.5), "split": "two-way"}, "60 calibration points cannot resolve the level"),
-        ({"levels": (0.5, 0.3)}, "expected at least two in ascending order"),
-        ({"split": "four-way"}, 'expected "three-way" or "two-way"'),
-        ({"share": 1.0}, "share is 1.0"),
-        ({"reach": 0.5}, "reach is 0.5"),
-        ({"factors": 4}, "factors is 4.* expected an odd number"),
-        ({"factors": 5, "anisotropic": True}, "a single parameter to vary. Leave factors out"),
+        ({"model": None}, "model-missing"),
+        ({"levels": (0.01, 0.5)}, "few-errors"),
+        ({"levels": (0.01, 0.5), "split": "two-way"}, "few-errors"),
+        ({"levels": (0.5, 0.3)}, "levels"),
+        ({"split": "four-way"}, "split"),
+        ({"share": 1.0}, "out-of-range"),
+        ({"reach": 0.5}, "out-of-range"),
+        ({"factors": 4}, "factors"),
+        ({"factors": 5, "anisotropic": True}, "factors"),
     ],
 )
-def test_wrong_settings_are_refused(change: dict, message: str) -> None:
+def test_wrong_settings_are_refused(change: dict, key: str) -> None:
     prior, X, _, targets, values, distribution = _problem(0)
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises(ArgumentError) as refusal:
         Sharp(**({"model": DenseModel(prior, X), "levels": LEVELS} | change)).fit(
             distribution, values, targets
         )
+    assert refusal.value.key == key
 
 
 def test_wrong_problems_are_refused() -> None:

@@ -196,17 +196,17 @@ def test_points_of_a_grid_are_drawn_on_it_with_the_same_law(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("X", "X_test", "simulations", "text"),
+    ("X", "X_test", "simulations", "key"),
     [
-        ([[0.0]], [[1.0]], 0, "simulations is 0"),
-        (np.zeros((0, 1)), [[1.0]], 5, "0 training and 1 test points"),
-        ([[0.0]], np.zeros((0, 1)), 5, "1 training and 0 test points"),
-        ([0.0, 1.0], [[1.0]], 5, r"X has shape \(2,\)"),
-        ([[0.0]], [[1.0, 2.0]], 5, "same coordinates"),
+        ([[0.0]], [[1.0]], 0, "no-count"),
+        (np.zeros((0, 1)), [[1.0]], 5, "no-points"),
+        ([[0.0]], np.zeros((0, 1)), 5, "no-points"),
+        ([0.0, 1.0], [[1.0]], 5, "shapes"),
+        ([[0.0]], [[1.0, 2.0]], 5, "coordinates-differ"),
     ],
 )
-def test_wrong_arguments_are_refused(X, X_test, simulations, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_wrong_arguments_are_refused(X, X_test, simulations, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.calibrate(
             PRIOR,
             X,
@@ -215,6 +215,7 @@ def test_wrong_arguments_are_refused(X, X_test, simulations, text):
             simulations=simulations,
             generator=np.random.default_rng(9),
         )
+    assert refusal.value.key == key
 
 
 def test_a_mean_with_several_columns_is_refused(points):
@@ -232,8 +233,9 @@ def test_an_indefinite_covariance_is_an_error():
     assert refusal.value.key == "not-positive-definite"
 
 
-@pytest.mark.parametrize(("factor", "text"), [(0.0, "direction is 0"), (-1.0, "expected a positive")])
-def test_a_variance_that_is_not_positive_is_an_error(points, factor, text):
+@pytest.mark.parametrize("factor", [0.0, -1.0])
+def test_a_variance_that_is_not_positive_is_an_error(points, factor):
     covariance = factor * PRIOR.kernel(points[1], points[1])
-    with pytest.raises(NumericalError, match=text):
+    with pytest.raises(NumericalError) as refusal:
         of_one_covariance(np.zeros((20, 1)), covariance, np.ones(20), scale=1.0)
+    assert refusal.value.key == "negative-variance"

@@ -82,19 +82,20 @@ def test_the_largest_error_that_a_posterior_states_is_that_bound_t1(on_grid):
 
 
 @pytest.mark.parametrize(
-    ("norm", "noise", "text"),
+    ("norm", "noise", "key"),
     [
-        (-1.0, 0.0, "rkhs_norm is -1.0; expected"),
-        (np.inf, 0.0, "rkhs_norm is inf; expected"),
-        (1.0, -0.1, "noise_variance holds NaN, infinity or numbers below zero; expected variances"),
-        (1.0, [0.1, 0.2], r"noise_variance has shape \(2,\); expected one number, or one for each target"),
+        (-1.0, 0.0, "not-positive"),
+        (np.inf, 0.0, "not-positive"),
+        (1.0, -0.1, "not-positive"),
+        (1.0, [0.1, 0.2], "shapes"),
     ],
 )
-def test_what_a_worst_case_needs_is_checked(norm, noise, text):
+def test_what_a_worst_case_needs_is_checked(norm, noise, key):
     prior = cagp.Prior(cagp.Matern12(0.6), 0.1)
     posterior = cagp.condition(prior, ANYWHERE, np.ones(5), ANYWHERE, solver=cagp.GaussSeidel(2))
-    with pytest.raises(ArgumentError, match=text):
+    with pytest.raises(ArgumentError) as refusal:
         posterior.worst_case_error(norm, noise_variance=noise)
+    assert refusal.value.key == key
 
 
 @everywhere(STAGES)

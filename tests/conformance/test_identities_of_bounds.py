@@ -297,19 +297,20 @@ def test_little_is_sent_to_a_cluster_at_once(two_dask_workers):
 
 def test_what_makes_no_sense_is_refused():
     case = Case()
-    for change, text in (
-        (lambda x: x[:-1], r"the vector has shape \(33,\); expected \(34,\)"),
-        (lambda x: np.where(np.arange(34) == 0, np.nan, x), "hyperparameters are lengthscale nan, .* finite"),
-        (lambda x: np.where(np.arange(34) == 1, 800.0, x), "variance 800, .* finite"),
-        (lambda x: np.where(np.arange(34) > 2, 0.0, x), "none but zeros"),
-        (lambda x: np.where(np.arange(34) == 9, np.inf, x), "entries that are not finite"),
+    for change, key in (
+        (lambda x: x[:-1], "shapes"),
+        (lambda x: np.where(np.arange(34) == 0, np.nan, x), "not-finite"),
+        (lambda x: np.where(np.arange(34) == 1, 800.0, x), "not-finite"),
+        (lambda x: np.where(np.arange(34) > 2, 0.0, x), "empty-action"),
+        (lambda x: np.where(np.arange(34) == 9, np.inf, x), "empty-action"),
     ):
-        with pytest.raises(ArgumentError, match=text):
+        with pytest.raises(ArgumentError) as refusal:
             case.of(change(case.x))
-    with pytest.raises(BudgetError, match=r"6 actions on 31 points need about .* more than the 1000 B"):
+        assert refusal.value.key == key
+    with pytest.raises(BudgetError) as refusal:
         data_of(cagp.Matern32, case.X, case.b, case.layout, limit=1000)
+    assert refusal.value.key == "memory"
     same = Elbo(data_of(cagp.SquaredExponential, np.zeros((31, 3)), case.b, case.layout))
-    with pytest.raises(
-        NumericalError, match=r"not positive definite.*the noise variance 1e-200 is too small"
-    ):
+    with pytest.raises(NumericalError) as refusal:
         same(np.concatenate([[0.0, 0.0, np.log(1e-200)], case.x[3:]]))
+    assert refusal.value.key == "not-positive-definite"

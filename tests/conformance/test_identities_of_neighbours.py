@@ -133,8 +133,9 @@ def test_a_linear_drift_gives_planes_back_t42():
     W = belief(cagp.Neighbours(20, drift="linear"), np.eye(len(X))).mean
     np.testing.assert_allclose(found.variance, law_of(W).diagonal(), rtol=1e-9)
     on_a_line = np.column_stack([X[:, 0], np.zeros(len(X))])
-    with pytest.raises(NumericalError, match=r'cannot be estimated from the neighbours.*drift="constant"'):
+    with pytest.raises(NumericalError) as refusal:
         belief(cagp.Neighbours(20, drift="linear"), points=on_a_line)
+    assert refusal.value.key == "local-drift"
 
 
 def test_an_estimated_mean_is_counted_where_it_comes_from_some_of_the_points(monkeypatch):
@@ -293,18 +294,19 @@ def test_what_auto_looks_at_does_not_grow_with_the_observations(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("settings", "text"),
+    ("settings", "key"),
     [
-        ({"neighbours": 0}, "neighbours is 0; expected an integer of at least 1"),
-        ({"neighbours": "many"}, "neighbours is 'many'"),
-        ({"coarse": -1}, "coarse is -1"),
-        ({"group": 0}, "group is 0"),
-        ({"drift": "cubic"}, "drift is 'cubic'"),
+        ({"neighbours": 0}, "no-count"),
+        ({"neighbours": "many"}, "no-count"),
+        ({"coarse": -1}, "no-count"),
+        ({"group": 0}, "no-count"),
+        ({"drift": "cubic"}, "unknown-word"),
     ],
 )
-def test_settings_are_checked(settings, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_settings_are_checked(settings, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Neighbours(**settings)
+    assert refusal.value.key == key
 
 
 def test_a_linear_drift_is_that_of_each_neighbourhood():

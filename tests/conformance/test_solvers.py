@@ -156,8 +156,9 @@ def test_samples_have_the_stated_covariance_t7(problem, solver):
     draws = n + q + n
     given = {"solver": solver, "samples": draws, "generator": unit_noise(n + q, n)}
     if not solver.many_fields:
-        with pytest.raises(ArgumentError, match="follows the data: the spread of its samples is not its"):
+        with pytest.raises(ArgumentError) as refusal:
             cagp.posterior_by_samples(problem.prior, problem.X, problem.y, problem.X_test, **given)
+        assert refusal.value.key == "solver-follows-data"
         return
     found = cagp.sample_posterior(problem.prior, problem.X, problem.y, problem.X_test, **given)
     errors = found - posterior.mean
@@ -399,8 +400,9 @@ def test_several_fields_are_several_solves(solver):
     """Variances to the last bit; means to rounding, because BLAS multiplies several columns otherwise."""
     problem = regression_problem(140, q=30, fields=3)
     if not solver.many_fields:
-        with pytest.raises(ArgumentError, match=r"y holds 3 fields; .* Call condition\(\) once per field"):
+        with pytest.raises(ArgumentError) as refusal:
             problem.condition(solver)
+        assert refusal.value.key == "several-fields"
         return
     together = problem.condition(solver)
     assert together.mean.shape == (30, 3)

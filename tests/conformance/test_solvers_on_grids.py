@@ -303,8 +303,9 @@ def test_threads_give_the_same_bits(solver, given, where, workers):
 @chosen(SOLVERS)
 def test_several_fields_are_several_solves(solver, given, where):
     if not solver.many_fields:
-        with pytest.raises(ArgumentError, match=r"y holds 3 fields; .* Call condition\(\) once per field"):
+        with pytest.raises(ArgumentError) as refusal:
             given.condition(solver, where, field=given.fields)
+        assert refusal.value.key == "several-fields"
         return
     together = given.condition(solver, where, field=given.fields, covariance="full")
     shape = given.grid.shape if where == "grid" else (5,)

@@ -390,18 +390,19 @@ HOLED[1, 1] = np.nan
 
 
 @pytest.mark.parametrize(
-    ("points", "values", "said"),
+    ("points", "values", "key"),
     [
-        (HOLED, Y, "X holds NaN or infinity .first in row 1."),
-        (X[:, 0], Y, r"X has shape \(4,\); expected \(n, p\)"),
-        (X, Y[:3], r"y has shape \(3,\) but X has 4 points"),
-        (X, np.where(Y == 2, np.inf, Y), "y holds NaN or infinity"),
-        (X, Y.reshape(2, 2), r"y has shape \(2, 2\) but X has 4 points"),
+        (HOLED, Y, "not-finite"),
+        (X[:, 0], Y, "shapes"),
+        (X, Y[:3], "shapes"),
+        (X, np.where(Y == 2, np.inf, Y), "not-finite"),
+        (X, Y.reshape(2, 2), "shapes"),
     ],
 )
-def test_wrong_arrays_are_refused(points, values, said):
-    with pytest.raises(ArgumentError, match=said) as caught:
+def test_wrong_arrays_are_refused(points, values, key):
+    with pytest.raises(ArgumentError) as caught:
         cagp.condition(PRIOR, points, values, X, solver=cagp.GaussSeidel(2))
+    assert caught.value.key == key
     assert caught.value.exit_code == 2
 
 

@@ -35,10 +35,9 @@ def test_every_day_of_nine_years(calendar):
             expected.append(np.datetime64(text, "ms"))
             there.append(count)
         except ValueError:  # 30 February, or 29 February of 1897
-            with pytest.raises(
-                DataError, match=rf"of which 1 do not exist in the standard one, such as {text}"
-            ):
+            with pytest.raises(DataError) as refusal:
                 standard_times(np.array([count]), "days since 1897-01-01", calendar=calendar)
+            assert refusal.value.key == "calendar"
     assert (len(there) == len(written)) == (calendar == "noleap")
     found = standard_times(np.array(there), "days since 1897-01-01", calendar=calendar)
     np.testing.assert_array_equal(found, expected)
@@ -62,8 +61,9 @@ def test_units(units, value, date):
 
 @pytest.mark.parametrize("units", ["eons since 1850-01-01", "days since 1850-13-01", "days", "day as %Y"])
 def test_units_that_cannot_be_read_are_refused(units):
-    with pytest.raises(DataError, match=r"expected months, days, hours, minutes or seconds since a date"):
+    with pytest.raises(DataError) as refusal:
         standard_times(np.array([1.0]), units, calendar="noleap")
+    assert refusal.value.key == "calendar"
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,6 @@ def test_dates_of_cftime():
     found = standard_dates(np.array([cftime(2001, 12, 30, 6, 30, 1, 5), cftime(1, 2, 28, 0, 0, 0, 0)]))
     expected = ["2001-12-30T06:30:01.000005", "0001-02-28"]
     np.testing.assert_array_equal(found, np.array(expected, dtype="datetime64[us]"))
-    with pytest.raises(DataError, match=r"'360_day'.* such as 2001-02-30"):
+    with pytest.raises(DataError) as refusal:
         standard_dates(np.array([cftime(2001, 2, 30, 0, 0, 0, 0)]))
+    assert refusal.value.key == "calendar"

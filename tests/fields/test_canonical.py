@@ -71,8 +71,9 @@ def test_a_time_is_final_if_a_source_has_it_as_final():
             assert field.attrs[PRELIMINARY] == "2020-01-03T00:00:00"
             np.testing.assert_array_equal(field.t2m, expected.t2m)
     again = early.isel(valid_time=[1]) + 1.0
-    with pytest.raises(DataError, match="2020-01-02T00:00 appears twice with different values"):
+    with pytest.raises(DataError) as refusal:
         canonical(early, again.assign_coords(expver=("valid_time", ["0005"])))
+    assert refusal.value.key == "several-values"
     assert canonical(raw.isel(valid_time=0).assign_coords(expver="0005")).attrs[PRELIMINARY] == (
         "2020-01-01T00:00:00"
     )
@@ -149,8 +150,9 @@ def test_conventions_of_longitude_latitude_and_time_do_not_matter(
 
 def test_360_degrees_with_other_values_than_0_is_refused():
     raw = raw_dataset(longitude=(0.0, 120.0, 240.0, 360.0))
-    with pytest.raises(DataError, match="0 N, 0 E appears twice"):
+    with pytest.raises(DataError) as refusal:
         canonical(raw)
+    assert refusal.value.key == "place-twice"
     raw.t2m[:, :, 3] = raw.t2m[:, :, 0]
     assert canonical(raw).longitude.values.tolist() == [0.0, 120.0, 240.0]
     tiny = raw.isel(longitude=slice(0, 3)).assign_coords(longitude=[-1e-13, 120.0, 240.0])
@@ -162,8 +164,9 @@ def test_repeated_times_are_merged_when_equal_and_an_error_when_not():
     twice = xr.concat([raw, raw.isel(valid_time=[0])], dim="valid_time")
     xr.testing.assert_identical(canonical(twice), canonical(raw))
     twice.t2m[2, 0, 0] += 1.0
-    with pytest.raises(DataError, match="time 2020-01-01T00:00 appears twice with different values"):
+    with pytest.raises(DataError) as refusal:
         canonical(twice)
+    assert refusal.value.key == "several-values"
     xr.testing.assert_identical(
         canonical(twice, selection=Selection(times=["2020-01-01T12"])).t2m[0], canonical(raw).t2m[1]
     )
@@ -176,8 +179,9 @@ def test_parts_of_one_grid_are_joined_in_time_and_foreign_parts_ignored():
     xr.testing.assert_identical(canonical(late, rain, early), canonical(raw))
     one = canonical(late, early, selection=Selection(times=["2020-01-02"]))
     xr.testing.assert_identical(one.t2m[0], canonical(raw).t2m[1])
-    with pytest.raises(DataError, match="different grids, 4 x 4 and 3 x 4"):
+    with pytest.raises(DataError) as refusal:
         canonical(early, late.isel(latitude=slice(0, 3)))
+    assert refusal.value.key == "parts"
 
 
 def test_only_the_selection_is_read():
@@ -296,5 +300,6 @@ def test_a_selection_that_cannot_be_is_a_configuration_error(selection, key):
 
 
 def test_an_irregular_grid_is_not_thinned():
-    with pytest.raises(ConfigurationError, match="multiple of an equal spacing"):
+    with pytest.raises(ConfigurationError) as refusal:
         canonical(raw_dataset(latitude=(60.0, 50.0, 45.0, 20.0)), selection=Selection(grid_degrees=10.0))
+    assert refusal.value.key == "grid-degrees"

@@ -170,8 +170,9 @@ def test_who_does_not_need_the_answer_waits_briefly_and_asks_once_a_day(
     server.behaviour.states = ["accepted"]
     server.behaviour.deliver = lambda request: grib(asked(request))
     slow = replace(QUICK, poll_seconds=5.0, poll_limit_seconds=5.0)
-    with pytest.raises(NotReadyError, match=r"job-2 is still accepted after 20 s"):
+    with pytest.raises(NotReadyError) as refusal:
         fetch(tmp_path, wait_seconds=20.0, patience=slow)
+    assert refusal.value.key == "queued"
     assert sum(pauses) == 20.0
     note = json.loads(data.with_suffix(".json").read_text())
     assert (note["sha256"], note["request_id"]) == (sha256, "job-2")
@@ -192,11 +193,13 @@ def test_a_store_that_does_not_answer_is_asked_once_a_day_by_who_does_not_need_i
     server, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("CDSAPI_URL", "http://127.0.0.1:9/api")
-    with pytest.raises(DataError, match="did not deliver"):
+    with pytest.raises(DataError) as refusal:
         fetch(tmp_path, wait_seconds=0.5)
+    assert refusal.value.key == "unreadable"
     monkeypatch.setenv("CDSAPI_URL", server.url)
-    with pytest.raises(NotReadyError, match=r"asked for this less than a day ago\. Ask again tomorrow"):
+    with pytest.raises(NotReadyError) as refusal:
         fetch(tmp_path, wait_seconds=0.5)
+    assert refusal.value.key == "asked-lately"
     assert server.calls == []
     assert fetch(tmp_path).t2m.shape == (2, 4, 4)
 
@@ -251,10 +254,9 @@ def test_an_interrupted_wait_takes_up_the_same_request(server, tmp_path):
 def test_a_long_queue_ends_in_not_ready_and_is_resumed(server, tmp_path):
     server.behaviour.states = ["accepted"]
     brief = Patience(queue_seconds=0.05, poll_seconds=0.02, tries=1)
-    with pytest.raises(
-        NotReadyError, match=r"job-1 is still accepted after 0\.05 s.*run the same command"
-    ) as caught:
+    with pytest.raises(NotReadyError) as caught:
         fetch(tmp_path, patience=brief)
+    assert caught.value.key == "queued"
     assert caught.value.exit_code == 75
     server.jobs["job-1"].states = ["successful"]
     assert fetch(tmp_path).t2m.shape == (2, 4, 4)
@@ -271,8 +273,9 @@ def test_a_remembered_request_that_is_over_is_submitted_anew(server, tmp_path, f
         server.jobs["job-9"] = server.jobs.pop("job-1")
     else:
         server.jobs["job-1"].states = [fate]
-    with pytest.raises(NotReadyError, match=r"job-\d is still accepted"):
+    with pytest.raises(NotReadyError) as refusal:
         fetch(tmp_path, patience=brief)
+    assert refusal.value.key == "queued"
     assert server.count("POST") == 2
 
 
@@ -285,26 +288,27 @@ NO_DATA_YET = {
 
 
 @pytest.mark.parametrize(
-    ("failure", "kind", "message"),
+    ("failure", "kind", "key"),
     [
         (
             {"title": "The job has failed", "traceback": "MARS ERROR"},
             DataError,
-            "did not deliver.*MARS ERROR",
+            "unreadable",
         ),
-        (NO_DATA_YET, NotReadyError, "does not exist yet; it appears about five days later.*latest date"),
+        (NO_DATA_YET, NotReadyError, "not-yet"),
         (
             {"title": "x", "detail": "Maximum number of daily requests reached"},
             NotReadyError,
-            "limits the rate",
+            "rate-limit",
         ),
     ],
 )
-def test_a_job_that_fails_says_why_and_is_forgotten(server, tmp_path, failure, kind, message):
+def test_a_job_that_fails_says_why_and_is_forgotten(server, tmp_path, failure, kind, key):
     server.behaviour.states = ["running", "failed"]
     server.behaviour.failure = failure
-    with pytest.raises(kind, match=message) as caught:
+    with pytest.raises(kind) as caught:
         fetch(tmp_path)
+    assert caught.value.key == key
     assert type(caught.value) is kind
     (note,) = cache_files(tmp_path, "")
     assert "request_id" not in json.loads(note.read_text())
@@ -362,15 +366,18 @@ def test_each_refusal_of_a_request_comes_with_advice(server, tmp_path, status, b
 def test_a_store_that_does_not_answer_keeps_the_request(server, tmp_path, monkeypatch):
     server.behaviour.states = ["accepted"]
     server.behaviour.refuse["look"] = (502, {"title": "bad gateway"})
-    with pytest.raises(DataError, match=r"did not deliver.*a queued request is resumed"):
+    with pytest.raises(DataError) as refusal:
         fetch(tmp_path)
+    assert refusal.value.key == "unreadable"
     (note,) = cache_files(tmp_path, ".json")
     assert json.loads(note.read_text())["request_id"] == "job-1"
-    with pytest.raises(DataError, match="502 Server Error: Bad Gateway"):
+    with pytest.raises(DataError) as refusal:
         fetch(tmp_path)
+    assert refusal.value.key == "unreadable"
     monkeypatch.setenv("CDSAPI_URL", "http://127.0.0.1:9/api")
-    with pytest.raises(DataError, match=r"Data Store at http://127\.0\.0\.1:9/api did not deliver"):
+    with pytest.raises(DataError) as refusal:
         fetch(tmp_path)
+    assert refusal.value.key == "unreadable"
     assert json.loads(note.read_text())["request_id"] == "job-1"
 
 
@@ -396,18 +403,18 @@ def test_what_cannot_be_used_does_not_enter_the_cache(server, tmp_path, data, ke
 
 def test_a_download_that_ends_early_is_noticed_by_its_size(server, tmp_path):
     server.behaviour.declared_size = 10**6
-    with pytest.raises(DataError, match=r"Download failed: downloaded \d+ byte\(s\) out of 1000000"):
+    with pytest.raises(DataError) as refusal:
         fetch(tmp_path)
+    assert refusal.value.key == "unreadable"
     assert [path.suffix for path in cache_files(tmp_path, "")] == [".json"]
 
 
-@pytest.mark.parametrize(
-    ("step", "message"), [("results", "no longer has the result; run again"), ("data", "did not deliver")]
-)
-def test_a_result_that_expired_is_requested_anew(server, tmp_path, step, message):
+@pytest.mark.parametrize(("step", "key"), [("results", "result-gone"), ("data", "unreadable")])
+def test_a_result_that_expired_is_requested_anew(server, tmp_path, step, key):
     server.behaviour.refuse[step] = (404, {"title": "not found"})
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError) as refusal:
         fetch(tmp_path)
+    assert refusal.value.key == key
     server.behaviour.refuse.clear()
     assert fetch(tmp_path).t2m.shape == (2, 4, 4)
     assert server.count("POST") == 2
@@ -417,9 +424,9 @@ def test_times_that_do_not_exist_yet_are_not_ready_and_not_cached(server, tmp_pa
     server.behaviour.deliver = lambda request: netcdf3(raw_dataset(times=asked(request)[:1]))
     with pytest.raises(
         NotReadyError,
-        match="delivered 1 of 2 times; 2020-01-01T12:00 is the first that does not exist",
-    ):
+    ) as refusal:
         fetch(tmp_path)
+    assert refusal.value.key == "not-yet"
     assert cache_files(tmp_path, ".data") == []
 
 
@@ -432,8 +439,9 @@ def test_a_damaged_cache_entry_is_fetched_again(server, tmp_path, caplog):
     assert server.count("POST") == 2
     data.with_suffix(".json").write_text("{")
     server.behaviour.refuse["submit"] = (403, LICENCE)
-    with pytest.raises(ConfigurationError, match="licence"):
+    with pytest.raises(ConfigurationError) as refusal:
         fetch(tmp_path)
+    assert refusal.value.key == "licence"
     assert server.count("POST") == 3
 
 
@@ -462,33 +470,29 @@ def test_times_must_be_given(tmp_path):
 
 def test_a_cache_that_cannot_be_written_is_a_configuration_error(server, tmp_path):
     (tmp_path / "cache").write_bytes(b"")
-    with pytest.raises(ConfigurationError, match="cannot write to the cache folder"):
+    with pytest.raises(ConfigurationError) as refusal:
         fetch(tmp_path)
+    assert refusal.value.key == "cache-folder"
 
 
 @pytest.mark.parametrize(
-    ("rc", "message"),
+    "rc",
     [
-        (None, r"(?s)no key for the Climate Data Store.*~/\.cdsapirc.*chmod 600"),
-        (
-            "url: https://cds.climate.copernicus.eu/api\nkey:\n",
-            "(?s)no key for the Climate Data Store.*empty",
-        ),
-        (
-            "url: https://cds.climate.copernicus.eu/api/v2\nkey: 12345:abcdef\n",
-            "form UID:KEY, which .* no longer",
-        ),
+        None,
+        "url: https://cds.climate.copernicus.eu/api\nkey:\n",
+        "url: https://cds.climate.copernicus.eu/api/v2\nkey: 12345:abcdef\n",
     ],
 )
-def test_a_key_that_is_missing_or_old_says_how_to_make_one(tmp_path, monkeypatch, rc, message):
+def test_a_key_that_is_missing_or_old_says_how_to_make_one(tmp_path, monkeypatch, rc):
     for name in ("CDSAPI_URL", "CDSAPI_KEY"):
         monkeypatch.delenv(name, raising=False)
     file = tmp_path / "cdsapirc"
     if rc is not None:
         file.write_text(rc)
     monkeypatch.setenv("CDSAPI_RC", str(file))
-    with pytest.raises(ConfigurationError, match=message) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         fetch(tmp_path)
+    assert caught.value.key == "credentials"
     assert "abcdef" not in str(caught.value)
 
 
@@ -500,27 +504,31 @@ def test_a_key_in_a_file_is_used_and_an_open_file_is_noted(server, tmp_path, mon
     file.chmod(0o600)
     monkeypatch.setenv("CDSAPI_RC", str(file))
     server.behaviour.refuse["submit"] = (403, LICENCE)
-    with pytest.raises(ConfigurationError, match="licence"):
+    with pytest.raises(ConfigurationError) as refusal:
         fetch(tmp_path)
+    assert refusal.value.key == "licence"
     assert "others can read" not in caplog.text
     file.chmod(0o644)
-    with pytest.raises(ConfigurationError, match="licence"):
+    with pytest.raises(ConfigurationError) as refusal:
         fetch(tmp_path)
+    assert refusal.value.key == "licence"
     assert f"others can read the key in {file}" in caplog.text
 
 
 @pytest.mark.parametrize("odd", ["\nsecond line", " x", "\u00fc"])
 def test_a_key_that_cannot_be_sent_is_not_quoted(server, tmp_path, monkeypatch, odd):
     monkeypatch.setenv("CDSAPI_KEY", TOKEN + odd + "x")
-    with pytest.raises(ConfigurationError, match="blanks or other odd characters") as caught:
+    with pytest.raises(ConfigurationError) as caught:
         fetch(tmp_path)
+    assert caught.value.key == "credentials"
     assert TOKEN not in str(caught.value)
     assert server.calls == []
 
 
 def test_an_error_that_quotes_the_key_is_told_without_it(server):
-    with pytest.raises(DataError, match=r"did not deliver.*header \*\*\*") as caught, connect_to_cds(QUICK):
+    with pytest.raises(DataError) as caught, connect_to_cds(QUICK):
         raise ValueError(f"header {TOKEN}")
+    assert caught.value.key == "unreadable"
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
 

@@ -124,10 +124,9 @@ def test_a_region_covers_itself_and_nothing_else(stored, west):
         (50.0, west - 0.1),
         (50.0, west + 60.1),
     ):
-        with pytest.raises(
-            ConfigurationError, match=r"latitudes 40\.\.60 and 60 degrees east .* 1 of 1 points"
-        ):
+        with pytest.raises(ConfigurationError) as refusal:
             found.at(np.array([latitude_degrees]), np.array([longitude_degrees]), TIMES)
+        assert refusal.value.key == "outside-climatology"
 
 
 def test_it_is_told_apart_by_its_numbers(stored):
@@ -161,25 +160,24 @@ def test_what_is_no_climatology_is_refused(stored, raw, key):
 
 
 def test_a_store_that_is_not_there(tmp_path):
-    with pytest.raises(DataError, match=r"none\.zarr") as refused:
+    with pytest.raises(DataError) as refused:
         open_climatology(f"{tmp_path}/none.zarr")
+    assert refused.value.key == "no-store"
     assert refused.value.key == "no-store"
 
 
 def test_what_does_not_fit_into_memory_is_not_read(stored, monkeypatch):
     path = stored(field(*GLOBE))
     monkeypatch.setattr(module, "available_bytes", lambda: 1000)
-    with pytest.raises(
-        BudgetError, match=r"climatology\.zarr: reading all times .* Average it over time first"
-    ):
+    with pytest.raises(BudgetError) as refusal:
         open_climatology(path)
+    assert refusal.value.key == "memory"
 
 
 def test_a_belt_around_the_globe_has_no_poles(stored):
     found = open_climatology(stored(field(np.arange(-30.0, 31.0, 2.0), GLOBE[1])))
     inside = np.array([-30.0, 30.0]), np.array([359.5, -179.5])
     np.testing.assert_allclose(found.at(*inside, TIMES)[:, 0], smooth(*inside), atol=0.01)
-    with pytest.raises(
-        ConfigurationError, match=r"latitudes -30\.\.30 and 360 degrees east of longitude 0; 1 of 1"
-    ):
+    with pytest.raises(ConfigurationError) as refusal:
         found.at(np.array([31.0]), np.array([0.0]), TIMES)
+    assert refusal.value.key == "outside-climatology"

@@ -68,8 +68,9 @@ def test_angles_are_converted(read, units, degrees):
 
 
 def test_metres_are_refused_with_what_to_use(read):
-    with pytest.raises(CagpError, match="lat") as refused:
+    with pytest.raises(CagpError) as refused:
         read(field(LATITUDE, LONGITUDE, "m"))
+    assert refused.value.key == "plane"
     assert_is_of_a_plane(refused.value)
 
 
@@ -81,8 +82,9 @@ def assert_is_of_a_plane(error):
 
 @pytest.mark.parametrize("name", ["object", "source", "drift"])
 def test_units_that_are_none_of_an_angle_are_refused_by_name(name):
-    with pytest.raises(DataError, match=r"lat.* has the units 'K'; expected degrees_north"):
+    with pytest.raises(DataError) as refusal:
         READERS[name](field(LATITUDE, LONGITUDE, "K"))
+    assert refusal.value.key == "units"
 
 
 def on_axes(dims, attributes):
@@ -104,8 +106,9 @@ PROJECTED = {"standard_name": "projection_{}_coordinate"}
 
 @pytest.mark.parametrize("attributes", [PROJECTED, {"units": "km"}])
 def test_a_plane_where_a_sphere_is_asked_for_says_what_to_use(attributes):
-    with pytest.raises(CagpError, match="'y' and 'x'") as refused:
+    with pytest.raises(CagpError) as refused:
         READERS["object"](on_axes(("y", "x"), attributes))
+    assert refused.value.key == "plane"
     assert_is_of_a_plane(refused.value)
 
 
@@ -119,8 +122,9 @@ def test_a_source_on_a_plane_keeps_its_axes(attributes):
 
 @pytest.mark.parametrize("name", ["object", "source"])
 def test_a_rotated_grid_says_what_to_use(name):
-    with pytest.raises(CagpError, match=r"'rlat' and 'rlon' are in degrees of a rotated grid"):
+    with pytest.raises(CagpError) as refusal:
         READERS[name](on_axes(("rlat", "rlon"), {"units": "degrees"}))
+    assert refusal.value.key == "rotated"
 
 
 def test_axes_may_be_packed_and_count_westward():
@@ -128,8 +132,9 @@ def test_axes_may_be_packed_and_count_westward():
     np.testing.assert_array_equal(
         in_degrees(np.int16([20, 10]), packed, what="x", longitude=True), [-10.0, -5.0]
     )
-    with pytest.raises(DataError, match="'degrees_west' and numbers below zero, such as -97"):
+    with pytest.raises(DataError) as refusal:
         in_degrees([-97.0], {"units": "degrees_west"}, what="x", longitude=True)
+    assert refusal.value.key == "units"
 
 
 @pytest.mark.parametrize(
@@ -152,8 +157,9 @@ def test_a_direction_behind_the_name_of_a_column_counts(units, longitude, factor
 
 @pytest.mark.parametrize("units", ["W", "furlong", "DMS"])
 def test_other_units_of_a_column_are_refused_by_name(units):
-    with pytest.raises(DataError, match=rf"'lat \({units}\)'.* has the units '{units}'.*Rename the column"):
+    with pytest.raises(DataError) as refusal:
         read_places({f"lat ({units})": [40.0], "lon": [120.5]})
+    assert refusal.value.key == "units"
 
 
 @pytest.mark.parametrize(
@@ -172,8 +178,9 @@ def test_nominal_axes_of_an_ocean_model_are_no_places():
     }
     nominal = xr.DataArray(280.0 + np.arange(12.0).reshape(3, 4), axes, ["yh", "xh"], "t2m", {"units": "K"})
     for read in (READERS["object"], of_source, of_drift):
-        with pytest.raises(CagpError, match="latitude"):
+        with pytest.raises(CagpError) as refusal:
             read(nominal)
+        assert refusal.value.key == "no-places"
     north, east = np.meshgrid(LATITUDE, LONGITUDE, indexing="ij")
     true = nominal.assign_coords(geolat=(("yh", "xh"), north), geolon=(("yh", "xh"), east))
     true.geolat.attrs["standard_name"], true.geolon.attrs["standard_name"] = "latitude", "longitude"

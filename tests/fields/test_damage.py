@@ -52,8 +52,9 @@ def test_a_free_variable_may_have_peaks_but_not_the_number_of_a_flipped_exponent
     field.dust[0, 10, 10] += 500.0
     canonical(field, selection=Selection(value="dust"))
     field.dust[0, 10, 10] = 3e29
-    with pytest.raises(DataError, match=r"the value 3e.29 .* stands out"):
+    with pytest.raises(DataError) as refusal:
         canonical(field, selection=Selection(value="dust"))
+    assert refusal.value.key == "damaged"
 
 
 def test_fields_made_of_peaks_pass():
@@ -98,13 +99,15 @@ def test_axes_of_whole_files_pass(degrees, name):
 def test_an_axis_with_one_value_out_of_line_is_refused(axis, name, at, change):
     changed = axis.copy()
     changed[at] += change
-    with pytest.raises(DataError, match=rf"{name}.*(out of line|turn back).*damaged"):
+    with pytest.raises(DataError) as refusal:
         check_axis(changed, name)
+    assert refusal.value.key == "damaged"
 
 
 def test_a_turned_axis_of_a_field_is_refused():
     field = temperature()
     order = np.arange(LATITUDE.size)
     order[[3, 4]] = [4, 3]
-    with pytest.raises(DataError, match="latitudes of the field turn back"):
+    with pytest.raises(DataError) as refusal:
         canonical(field.isel(latitude=order))
+    assert refusal.value.key == "damaged"

@@ -127,19 +127,22 @@ def test_long_tables_are_read_as_before(tmp_path):
 
 def test_a_damaged_parquet_file_is_named(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
-    with pytest.raises(DataError, match=r"cannot read .*x\.parquet as a table"):
+    with pytest.raises(DataError) as refusal:
         read_table(tmp_path / "x.parquet")
+    assert refusal.value.key == "not-a-table"
 
 
 def test_parquet_has_a_limit_of_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(table_files, "PARQUET_BYTES", 2**24)
     pd.DataFrame({"lat": [1.0], "lon": [2.0], "t": [3.0]}).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(DataError, match=r"x\.parquet cannot be decoded in 16 MiB of memory, and has"):
+    with pytest.raises(DataError) as refusal:
         read_table(tmp_path / "x.parquet")
+    assert refusal.value.key == "damaged"
 
 
 def test_a_table_larger_than_the_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(table_layout, "available_bytes", lambda: 2**20)
     (tmp_path / "x.csv").write_bytes(HEAD + b"1,2,3\n" * 50_000)
-    with pytest.raises(DataError, match=r"x\.csv has 293 KiB or more unpacked, which takes some 6 times"):
+    with pytest.raises(DataError) as refusal:
         read_table(tmp_path / "x.csv")
+    assert refusal.value.key == "memory"

@@ -111,25 +111,26 @@ def test_all_times_of_a_file_are_listed_whichever_are_asked_for(write, scratch, 
 
 
 @pytest.mark.parametrize(
-    ("data", "what"),
+    "data",
     [
-        (b"", "empty"),
-        (b"\n <!DOCTYPE html><html>", r"web page, .*b'\\n <!DOCTYPE"),
-        (b"<?xml version='1.0'?>", "web page"),
-        (b'{"title": "forbidden"}', "JSON"),
-        (b"\x1f\x8b\x08", "gzip .* gunzip"),
-        (b"PK\x05\x06" + b"\0" * 18, "zip archive without members"),
-        (b"CDF\x05rest", "NetCDF-3 .* nccopy -k netCDF-4"),
-        (b"version https://git-lfs.github.com/spec/v1", "Git LFS .* git lfs pull"),
-        (b"station,latitude\nS1,48.1", "table:PATH"),
-        (b"PAR1\x15\x04", "table:PATH"),
-        (b"\x00\x01\x02", r"unknown .*b'\\x00\\x01\\x02'"),
+        b"",
+        b"\n <!DOCTYPE html><html>",
+        b"<?xml version='1.0'?>",
+        b'{"title": "forbidden"}',
+        b"\x1f\x8b\x08",
+        b"PK\x05\x06" + b"\0" * 18,
+        b"CDF\x05rest",
+        b"version https://git-lfs.github.com/spec/v1",
+        b"station,latitude\nS1,48.1",
+        b"PAR1\x15\x04",
+        b"\x00\x01\x02",
     ],
 )
-def test_what_is_no_data_is_told_by_its_first_bytes(write, scratch, data, what):
+def test_what_is_no_data_is_told_by_its_first_bytes(write, scratch, data):
     path = write(data)
-    with pytest.raises(DataError, match=f"{path} .*{what}") as refused:
+    with pytest.raises(DataError) as refused:
         open_file(path, scratch=scratch)
+    assert refused.value.key == "not-a-field"
     assert refused.value.key == "not-a-field"
     assert not scratch.exists()
 
@@ -152,29 +153,31 @@ def test_a_truncated_file_is_an_error_that_names_it(write, scratch, make):
         "zip": lambda: zipped(a=netcdf3(raw)),
     }[make]()
     path = write(data[: len(data) * 2 // 3])
-    with pytest.raises(DataError, match=rf"{path}: cannot be decoded \(.*The file is damaged or incomplete"):
+    with pytest.raises(DataError) as refusal:
         open_file(path, scratch=scratch)
+    assert refusal.value.key == "damaged"
     assert list(scratch.iterdir()) == []
 
 
 def test_a_damaged_member_of_a_zip_is_found(write, scratch):
     data = bytearray(zipped(a=netcdf3(raw_dataset())))
     data[300] ^= 4
-    with pytest.raises(DataError, match="Bad CRC-32"):
+    with pytest.raises(DataError) as refusal:
         open_file(write(bytes(data)), scratch=scratch)
+    assert refusal.value.key == "damaged"
 
 
 def test_a_zip_without_data_is_an_error(write, scratch):
-    with pytest.raises(DataError, match="the zip holds no GRIB or NetCDF file"):
+    with pytest.raises(DataError) as refusal:
         open_file(write(zipped(a=b"words", b=zipped(c=b"x"))), scratch=scratch)
+    assert refusal.value.key == "no-field-file"
 
 
 def test_a_zip_that_would_fill_the_disk_is_not_unpacked(write, tmp_path, monkeypatch):
     monkeypatch.setattr(_decode.shutil, "disk_usage", lambda folder: SimpleNamespace(free=4000))
-    with pytest.raises(
-        DataError, match=r"unpacks to 1\.96 KiB, more than half of the 3\.91 KiB that .* has free"
-    ):
+    with pytest.raises(DataError) as refusal:
         list(_decode._unpacked(write(zipped(a=b"GRIB" + b"x" * 1998, b=bytes(9000))), tmp_path))
+    assert refusal.value.key == "disk"
 
 
 def test_a_wrong_variable_is_named_in_grib_too(write, scratch):
@@ -184,30 +187,36 @@ def test_a_wrong_variable_is_named_in_grib_too(write, scratch):
     eccodes.codes_set(handle, "paramId", 168)
     path = write(eccodes.codes_get_message(handle))
     eccodes.codes_release(handle)
-    with pytest.raises(DataError, match=f"{path}: variable 't2m' is missing; there is '2d'"):
+    with pytest.raises(DataError) as refusal:
         open_file(path, scratch=scratch)
+    assert refusal.value.key == "absent-variable"
 
 
 def test_errors_of_the_selection_keep_their_kind(write, scratch):
     path = write(netcdf3(raw_dataset()))
-    with pytest.raises(ConfigurationError, match=f"{path}: grid_degrees is 3"):
+    with pytest.raises(ConfigurationError) as refusal:
         open_file(path, Selection(grid_degrees=3.0), scratch=scratch)
-    with pytest.raises(DataError, match=f"{path}: 1 of 1 selected times are not in the source"):
+    assert refusal.value.key == "grid-degrees"
+    with pytest.raises(DataError) as refusal:
         open_file(path, Selection(times=["1999-01-01"]), scratch=scratch)
+    assert refusal.value.key == "absent-times"
 
 
 def test_an_absent_file_and_a_folder_are_data_errors(tmp_path):
-    with pytest.raises(DataError, match=rf"cannot read {tmp_path}/no\.grib \(No such file.*relative to"):
+    with pytest.raises(DataError) as refusal:
         open_file(tmp_path / "no.grib", scratch=tmp_path)
+    assert refusal.value.key == "unreadable"
     (tmp_path / "zarr.json").write_text("{}")
-    with pytest.raises(DataError, match=f"is a folder; expected one file. Write zarr:{tmp_path}"):
+    with pytest.raises(DataError) as refusal:
         open_file(tmp_path, scratch=tmp_path)
+    assert refusal.value.key == "folder"
 
 
 def test_a_cache_folder_that_cannot_be_made_is_a_configuration_error(write, tmp_path):
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(ConfigurationError, match=rf"cannot write to the cache folder {tmp_path}/file/deep"):
+    with pytest.raises(ConfigurationError) as refusal:
         open_file(write(netcdf3(raw_dataset())), scratch=tmp_path / "file" / "deep")
+    assert refusal.value.key == "cache-folder"
 
 
 @in_a_child
@@ -329,8 +338,9 @@ def test_versions_of_a_table_of_starts_and_steps_are_those_of_its_messages(write
 
 @in_a_child
 def test_a_corrupted_grib_message_is_refused(write, scratch):
-    with pytest.raises(DataError, match=r"corrupted\.grib: cannot be decoded \(WrongLengthError"):
+    with pytest.raises(DataError) as refusal:
         open_file(write(corrupted(), "corrupted.grib"), scratch=scratch)
+    assert refusal.value.key == "damaged"
 
 
 def test_missing_values_of_grib_are_dropped_and_counted(scratch):

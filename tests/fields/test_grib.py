@@ -76,23 +76,25 @@ def test_two_accumulations_that_end_together_are_refused_until_one_is_chosen(rea
     for order in (both, both[::-1]):
         with pytest.raises(
             DataError,
-            match=r"2 messages of 'tp' hold at 2020-07-01T17:00.*stepRange \(.*where={\"stepRange\": \"",
-        ):
+        ) as refusal:
             read(*order, value="tp")
+        assert refusal.value.key == "several-values"
         for steps, depth in (("0-5", 0.005), ("4-5", 0.001)):
             found = read(*order, value="tp", where={"stepRange": steps})
             np.testing.assert_allclose(found.tp, depth, rtol=1e-3)
             assert found.tp.attrs["long_name"].endswith(f"(stepRange {steps})")
     assert file_times(tmp_path / "field.grib2", Selection(value="tp"), scratch=tmp_path).size == 1
-    with pytest.raises(DataError, match=r"no message of 'tp' has stepRange = \"1-5\"; it is 4-5, 0-5"):
+    with pytest.raises(DataError) as refusal:
         read(*both[::-1], value="tp", where={"stepRange": "1-5"})
+    assert refusal.value.key == "not-there"
 
 
 def test_the_key_that_is_proposed_leaves_a_message_for_each_time(read):
     steps = ["0-1", "0-2", "1-2", "0-3", "2-3"]
     messages = [rain(each, 0.001 * (number + 1)) for number, each in enumerate(steps)]
-    with pytest.raises(DataError, match=r'where={"startStep": 0}'):
+    with pytest.raises(DataError) as refusal:
         read(*messages, value="tp")
+    assert refusal.value.key == "several-values"
     found = read(*messages, value="tp", where={"startStep": 0})
     np.testing.assert_allclose(found.tp[:, 0, 0], [0.001, 0.002, 0.004], rtol=1e-3)
     assert read(*messages, value="tp", where={"stepRange": ["0-1", "1-2"]}).tp.shape[0] == 2
@@ -100,13 +102,15 @@ def test_the_key_that_is_proposed_leaves_a_message_for_each_time(read):
 
 def test_messages_that_no_key_tells_apart_are_one_field_or_refused(read):
     assert read(message(), message()).t2m.shape == (1, 3, 4)
-    with pytest.raises(DataError, match="2020-07-01T12:00 appears twice with different values"):
+    with pytest.raises(DataError) as refusal:
         read(message(), message(FIELD + 1.0))
+    assert refusal.value.key == "several-values"
 
 
 def test_any_key_that_tells_messages_apart_is_named(read):
-    with pytest.raises(DataError, match=r"They differ in .*[gG]eneratingProcessIdentifier \("):
+    with pytest.raises(DataError) as refusal:
         read(message(), message(FIELD + 1.0, generatingProcessIdentifier=7))
+    assert refusal.value.key == "several-values"
 
 
 MEMBER = {"productDefinitionTemplateNumber": 1}
@@ -145,8 +149,9 @@ def test_messages_of_different_kinds_are_told_apart_and_chosen(read, kind, when)
     first, second, select, said = OTHERS[kind]
     variable = {130: "t", 210207: "aod550"}.get(first.get("parameter"), "t2m")
     messages = message(**first), message(FIELD + 1.0, when=when, **second)
-    with pytest.raises(DataError, match=r"Say where={") as caught:
+    with pytest.raises(DataError) as caught:
         read(*messages, value=variable)
+    assert caught.value.key == "several-values"
     assert said in str(caught.value)
     (found,) = read(*messages, value=variable, where=select).data_vars.values()
     columns = EAST if kind != "grids" else EAST + 10.0
@@ -158,8 +163,9 @@ def test_the_layer_at_the_surface_is_chosen_by_its_level(read):
     layers = [
         message(FIELD + top, parameter=139, typeOfLevel="depthBelowLandLayer", topLevel=top) for top in (0, 7)
     ]
-    with pytest.raises(DataError, match=r'2 levels along .* Say where={"level": 0}'):
+    with pytest.raises(DataError) as refusal:
         read(*layers, value="stl1")
+    assert refusal.value.key == "several-levels"
     found = (
         read(*layers, value="stl1", where={"level": 0}).stl1[0].sel(latitude=NORTH, longitude=EAST % 360.0)
     )

@@ -198,9 +198,10 @@ def test_metadata_without_end(store):
 
     with (
         serving(store, answer) as (address, _),
-        pytest.raises(DataError, match=r"sends more than 16 MiB for \.zm"),
+        pytest.raises(DataError) as refusal,
     ):
         open_zarr(f"{address}/x.zarr")
+    assert refusal.value.key == "damaged"
 
 
 @pytest.mark.parametrize("kind", ["silent", "dribbling", "unanswered"])
@@ -236,9 +237,10 @@ def test_a_wrong_length_is_an_error(store, more):
 
     with (
         serving(store, answer) as (address, _),
-        pytest.raises(DataError, match=r"cannot read the Zarr store"),
+        pytest.raises(DataError) as refusal,
     ):
         open_zarr(f"{address}/x.zarr")
+    assert refusal.value.key == "unreadable"
 
 
 def test_a_server_that_knows_no_ranges_is_named_for_shards(tmp_path):
@@ -255,6 +257,7 @@ def test_a_server_that_knows_no_ranges_is_named_for_shards(tmp_path):
     }
     (tmp_path / "s.zarr" / "zarr.json").write_text(json.dumps(document))
     with serving(tmp_path) as (address, _):
-        with pytest.raises(DataError, match=r"of t2m/c/0/0/0, and was asked for less. It knows no ranges"):
+        with pytest.raises(DataError) as refusal:
             open_zarr(f"{address}/s.zarr", Selection(times=["2020-01-02"]))
+        assert refusal.value.key == "damaged"
         assert content_sha256(open_zarr(f"{address}/s.zarr")) == content_sha256(field())

@@ -206,15 +206,17 @@ def test_stores_of_this_package_are_read_with_the_same_care(tmp_path, evidence):
     document["codecs"] = [{"name": "numcodecs.pickle", "configuration": {}}]
     node.write_text(json.dumps(document))
     for read in (open_group, read_group):
-        with pytest.raises(StoreError, match=r"'posterior/time' has codecs .*numcodecs\.pickle"):
+        with pytest.raises(StoreError) as refusal:
             read(tmp_path / "run.zarr", "posterior")
+        assert refusal.value.key == "unreadable"
 
 
 def test_text_of_this_package_is_read_by_it_and_refused_from_others(tmp_path):
     write_group(tmp_path / "run.zarr", "/", field().assign(name=("time", ["one"])))
     assert read_group(tmp_path / "run.zarr").name.values.tolist() == ["one"]
-    with pytest.raises(DataError, match="array 'name' has dtype 'string', codec 'vlen-utf8'"):
+    with pytest.raises(DataError) as refusal:
         open_zarr(str(tmp_path / "run.zarr"))
+    assert refusal.value.key == "damaged"
 
 
 def test_a_reference_file_is_refused():
@@ -225,8 +227,9 @@ def test_a_reference_file_is_refused():
         "reference::memory://hostile.json",
         "simplecache::reference::http://a",
     ):
-        with pytest.raises(ConfigurationError, match="names a reference file; expected a Zarr store"):
+        with pytest.raises(ConfigurationError) as refusal:
             open_zarr(address)
+        assert refusal.value.key == "reference-file"
 
 
 @pytest.mark.parametrize(
@@ -330,8 +333,10 @@ def test_a_store_opened_for_reading_cannot_be_written(tmp_path):
     assert store == plain_store(str(tmp_path / "x.zarr"))
     assert store != plain_store(str(tmp_path))
     assert (store.supports_writes, store.supports_deletes, store.read_only) == (False, False, True)
-    with pytest.raises(StoreError, match="opened for reading; t2m/0 cannot be deleted"):
+    with pytest.raises(StoreError) as refusal:
         sync(store.delete("t2m/0"))
+    assert refusal.value.key == "read-only"
     empty = default_buffer_prototype().buffer.from_bytes(b"")
-    with pytest.raises(StoreError, match=r"opened for reading; t2m/0 cannot be written"):
+    with pytest.raises(StoreError) as refusal:
         sync(store.set("t2m/0", empty))
+    assert refusal.value.key == "read-only"

@@ -67,8 +67,9 @@ def test_packed_values_are_decoded_by_what_stands_on_the_variable(read):
     packed = with_one(-32767, np.rint((WARM - 273.0) / 0.01)).astype(np.int16)
     found = read(field(packed, scale_factor=0.01, add_offset=273.0, _FillValue=np.int16(-32767)))
     np.testing.assert_allclose(found, with_one(np.nan), rtol=1e-6)
-    with pytest.raises(DataError, match=r"lst'? has floating numbers, .* state scale_factor 0\.01"):
+    with pytest.raises(DataError) as refusal:
         read(field(packed.astype(np.float32), scale_factor=0.01, add_offset=273.0))
+    assert refusal.value.key == "packing"
 
 
 @one_after_another
@@ -87,8 +88,9 @@ def test_what_is_stated_to_be_missing_is_so(read, number, attributes):
 
 
 def test_a_valid_range_that_nothing_lies_in_is_refused(read):
-    with pytest.raises(DataError, match=r"all values of .*lst.* \(280 to 291\) lie outside .* 7500 to 65535"):
+    with pytest.raises(DataError) as refusal:
         read(stored(field(WARM, valid_range=np.uint16([7500, 65535]))))
+    assert refusal.value.key == "valid-range"
 
 
 def test_limits_of_decoded_values_are_in_packed_numbers_unless_they_are_floating():
@@ -111,8 +113,9 @@ def test_limits_of_decoded_values_are_in_packed_numbers_unless_they_are_floating
 )
 def test_usual_marks_far_from_all_others_are_suspected(mark):
     rain = np.append(np.linspace(0.0, 0.4, 30), mark)
-    with pytest.raises(DataError, match=r"^it holds .* in 1 value, far from .*\(0 to 0.4\)") as error:
+    with pytest.raises(DataError) as error:
         observations(rain, what="it")
+    assert error.value.key == "missing-mark"
     assert error.value.key == "missing-mark"
     said = error.value.remedies[0].value
     assert np.isnan(observations(rain, what="it", missing=said)).sum() == 1
@@ -121,23 +124,28 @@ def test_usual_marks_far_from_all_others_are_suspected(mark):
 
 def test_marks_are_suspected_wherever_values_come_from(read):
     marked = field(with_one(-9999.0))
-    with pytest.raises(DataError, match=r"holds -9999 in 1 value, far from .* missing=-9999 if"):
+    with pytest.raises(DataError) as refusal:
         read(marked)
+    assert refusal.value.key == "missing-mark"
     np.testing.assert_allclose(read(marked, missing=-9999), with_one(np.nan), rtol=1e-6)
-    with pytest.raises(DataError, match=r"^y holds -9999 in 1 value"):
+    with pytest.raises(DataError) as refusal:
         observe_arrays(np.zeros((12, 2)), with_one(-9999.0).ravel())
+    assert refusal.value.key == "missing-mark"
 
 
 def test_several_marks_are_named_together_and_those_of_packed_numbers_as_they_are_stored():
     both = np.append(WARM, [-9999.0, 9999.0, 9999.0])
-    with pytest.raises(DataError, match=r"-9999 in 1 value and 9999 in 2 values.* missing=\[-9999, 9999\]"):
+    with pytest.raises(DataError) as refusal:
         observations(both, what="it")
+    assert refusal.value.key == "missing-mark"
     assert np.isnan(observations(both, what="it", missing=(-9999, 9999))).sum() == 3
     decoded = np.float32(0.01) * with_one(-32768.0, np.rint((WARM - 273.0) / 0.01)) + 273.0
-    with pytest.raises(DataError, match=r"holds -54\.6\d+ \(packed as -32768\) in 1 value"):
+    with pytest.raises(DataError) as refusal:
         observations(decoded, what="it", encoding={"scale_factor": 0.01, "add_offset": 273.0})
-    with pytest.raises(DataError, match="holds -9999 in 4 values, and no other value"):
+    assert refusal.value.key == "missing-mark"
+    with pytest.raises(DataError) as refusal:
         observations(np.full(4, -9999.0), what="it")
+    assert refusal.value.key == "missing-mark"
 
 
 @pytest.mark.parametrize(
@@ -178,13 +186,15 @@ def test_zeros_of_a_zarr_2_store_are_rain_of_zero_or_refused(store):
     path = store("precip", rain)
     np.testing.assert_array_equal(open_zarr(path, Selection(value="precip")).precip.values[0], rain)
     opened = xr.open_zarr(path, consolidated=False).precip
-    with pytest.raises(DataError, match=r"'precip' is NaN in 6 values, where .* Zarr 2 store, .*fillna\(0\)"):
+    with pytest.raises(DataError) as refusal:
         observed_objects.read(opened)
+    assert refusal.value.key == "zero-fill"
     assert observed_objects.read(opened.fillna(0.0)).points.count == 12
     assert observed_objects.read(opened, missing=0).points.count == 6
     path = store("height", rain)
-    with pytest.raises(DataError, match=r"'height' is 0 in 6 values, and 0 is the fill_value .*missing=0 "):
+    with pytest.raises(DataError) as refusal:
         open_zarr(path, Selection(value="height"))
+    assert refusal.value.key == "zero-fill"
     assert np.isnan(open_zarr(path, Selection(value="height", missing=0)).height.values).sum() == 6
     np.testing.assert_array_equal(
         open_zarr(path, Selection(value="height", missing=[])).height.values[0], rain
@@ -199,15 +209,17 @@ def test_values_that_were_computed_are_not_held_against_the_range_of_what_they_c
     rain = stored(field(np.arange(12.0).reshape(3, 4), "pr", valid_min=0.0, units="mm"))
     anomaly = rain - rain.mean("latitude")
     for read in (observed_objects.read, covariate):
-        with pytest.raises(DataError, match=r"^4 values of .*pr.*\(-4 to 4\) lie outside .* 0 to") as error:
+        with pytest.raises(DataError) as error:
             read(anomaly)
+        assert error.value.key == "valid-range"
         assert "packed" not in str(error.value)
     data = anomaly.copy()
     exec(re.search(r"del data[^;]*", str(error.value))[0])
     np.testing.assert_array_equal(observed(data), anomaly.values)
     packed = field(WARM, valid_range=np.uint16([7500, 65535]))
-    with pytest.raises(DataError, match=r"seems to be that of packed .* del data.attrs\[\"valid_range"):
+    with pytest.raises(DataError) as refusal:
         observed_objects.read(packed)
+    assert refusal.value.key == "valid-range"
 
 
 def test_stated_marks_are_exact_but_for_rounding_to_single_precision():

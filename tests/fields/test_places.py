@@ -57,8 +57,9 @@ def test_a_file_of_stations_is_read_as_its_stations(tmp_path, dims):
         selection=Selection(value="tas", times=["2020-07-01T12"], area=(55.0, 0.0, 48.0, 20.0)),
     )
     np.testing.assert_array_equal(later.tas, [[282.0]])
-    with pytest.raises(ConfigurationError, match="grid_degrees is for a grid"):
+    with pytest.raises(ConfigurationError) as refusal:
         canonical(stations(dims), selection=Selection(value="tas", grid_degrees=1.0))
+    assert refusal.value.key == "grid-degrees"
 
 
 def test_places_of_a_curvilinear_grid_are_left_out_where_they_have_no_coordinates():
@@ -72,8 +73,9 @@ def test_places_of_a_curvilinear_grid_are_left_out_where_they_have_no_coordinate
     np.testing.assert_allclose(observed.north[there], points.north)
     field["t2m"] = field.t2m.fillna(280.0)
     for reader in (canonical, read):
-        with pytest.raises(DataError, match="1 points of 't2m' have values and no latitudes") as lost:
+        with pytest.raises(DataError) as lost:
             reader(field)
+        assert lost.value.key == "no-place"
         assert lost.value.key == "no-place"
 
 
@@ -81,8 +83,9 @@ def test_a_place_that_appears_twice_has_one_value():
     field = stations().isel(station=[0, 1, 0])
     assert canonical(field, selection=Selection(value="tas")).tas.shape == (2, 2)
     field["tas"][0, 2] += 1.0
-    with pytest.raises(DataError, match="50 N, 10 E appears twice with different values"):
+    with pytest.raises(DataError) as refusal:
         canonical(field, selection=Selection(value="tas"))
+    assert refusal.value.key == "place-twice"
 
 
 @pytest.mark.parametrize("sample", ["reduced_gg_pl_32_grib2", "healpix"])

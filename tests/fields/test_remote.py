@@ -67,8 +67,9 @@ def test_only_chunks_of_the_selection_are_fetched_over_http(tmp_path, raw):
     try:
         root = f"http://127.0.0.1:{server.server_port}"
         field = open_zarr(f"{root}/era5.zarr", Selection(times=["2020-01-03"], area=(90.0, 0.0, 0.0, 90.0)))
-        with pytest.raises(DataError, match=rf"there is no Zarr store at {root}/absent\.zarr"):
+        with pytest.raises(DataError) as refusal:
             open_zarr(f"{root}/absent.zarr")
+        assert refusal.value.key == "no-store"
     finally:
         server.shutdown()
         thread.join()
@@ -78,10 +79,9 @@ def test_only_chunks_of_the_selection_are_fetched_over_http(tmp_path, raw):
     )
     chunks = [path for path in asked if "2m_temperature" in path and not path.split("/")[-1].startswith(".")]
     assert chunks == ["/era5.zarr/2m_temperature/2.0.0"]
-    with pytest.raises(
-        DataError, match=rf"cannot read the Zarr store {root}/era5\.zarr \(Client.*the network"
-    ):
+    with pytest.raises(DataError) as refusal:
         open_zarr(f"{root}/era5.zarr")
+    assert refusal.value.key == "unreadable"
 
 
 def test_a_hole_in_a_store_is_named_by_its_time(tmp_path, raw):
@@ -89,8 +89,9 @@ def test_a_hole_in_a_store_is_named_by_its_time(tmp_path, raw):
     for chunk in (tmp_path / "era5.zarr" / "2m_temperature" / "c" / "1").rglob("*"):
         if chunk.is_file():
             chunk.unlink()
-    with pytest.raises(DataError, match=r"era5\.zarr: the field is NaN everywhere at 2020-01-02T00:00"):
+    with pytest.raises(DataError) as refusal:
         open_zarr(f"{tmp_path}/era5.zarr")
+    assert refusal.value.key == "empty-times"
     assert open_zarr(f"{tmp_path}/era5.zarr", Selection(times=["2020-01-03"])).t2m.notnull().all()
 
 
@@ -98,24 +99,29 @@ def test_a_damaged_chunk_is_an_error(tmp_path, raw):
     save(raw, f"{tmp_path}/era5.zarr")
     chunk = tmp_path / "era5.zarr" / "2m_temperature" / "c" / "0" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes()[:20])
-    with pytest.raises(DataError, match=r"cannot read the Zarr store .*era5\.zarr"):
+    with pytest.raises(DataError) as refusal:
         open_zarr(f"{tmp_path}/era5.zarr")
+    assert refusal.value.key == "unreadable"
 
 
 def test_an_absent_store_a_wrong_variable_and_a_wrong_selection_are_told_apart(tmp_path, raw):
-    with pytest.raises(DataError, match=r"there is no Zarr store at .*absent\.zarr .*zarr:arco-era5"):
+    with pytest.raises(DataError) as refusal:
         open_zarr(f"{tmp_path}/absent.zarr")
+    assert refusal.value.key == "no-store"
     raw.rename(t2m="tp").drop_vars("number").to_zarr(f"{tmp_path}/rain.zarr", consolidated=False)
-    with pytest.raises(DataError, match=r"rain\.zarr: variable 't2m' is missing; there is 'tp'"):
+    with pytest.raises(DataError) as refusal:
         open_zarr(f"{tmp_path}/rain.zarr")
+    assert refusal.value.key == "absent-variable"
     save(raw, f"{tmp_path}/era5.zarr")
-    with pytest.raises(ConfigurationError, match=r"era5\.zarr: grid_degrees is 3"):
+    with pytest.raises(ConfigurationError) as refusal:
         open_zarr(f"{tmp_path}/era5.zarr", Selection(grid_degrees=3.0))
+    assert refusal.value.key == "grid-degrees"
 
 
 def test_an_unknown_file_system_is_a_configuration_error():
-    with pytest.raises(ConfigurationError, match="foo://bucket/x has an unknown file system"):
+    with pytest.raises(ConfigurationError) as refusal:
         open_zarr("foo://bucket/x")
+    assert refusal.value.key == "address"
 
 
 @pytest.mark.parametrize("url", [*PUBLIC_STORES, "gs://weatherbench2/datasets/x.zarr", "gs://private/x.zarr"])

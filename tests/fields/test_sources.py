@@ -39,10 +39,9 @@ def test_the_sample_has_the_values_of_its_origin(tmp_path):
 
 def test_a_damaged_sample_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(sample, "STORED_SHA256", "0" * 64)
-    with pytest.raises(
-        DataError, match=r"built-in sample .* is absent or damaged; install the package again"
-    ):
+    with pytest.raises(DataError) as refusal:
         open_source("sample", cache_directory=tmp_path)
+    assert refusal.value.key == "damaged"
 
 
 def test_the_sample_carries_its_attribution():
@@ -63,41 +62,41 @@ def test_files_and_stores_are_opened_by_prefix(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    "source",
     [
-        (
-            "other",
-            r"'other' is not known; expected one of sample, synthetic, .*URL, cds, table:PATH\.$",
-        ),
-        ("syntetic", "Did you mean 'synthetic'"),
-        ("smaple", "Did you mean 'sample'"),
-        ("arco-era5", "Did you mean 'zarr:arco-era5'"),
-        ("", "source '' is not known"),
-        ("file:", "'file:' names nothing; expected file: and an address"),
-        ("zarr", "'zarr' names nothing"),
-        ("sample:x", "'sample:x' is not known"),
+        "other",
+        "syntetic",
+        "smaple",
+        "arco-era5",
+        "",
+        "file:",
+        "zarr",
+        "sample:x",
     ],
 )
-def test_an_unknown_source_says_which_there_are(tmp_path, source, message):
-    with pytest.raises(ConfigurationError, match=message):
+def test_an_unknown_source_says_which_there_are(tmp_path, source):
+    with pytest.raises(ConfigurationError) as refusal:
         open_source(source, cache_directory=tmp_path)
+    assert refusal.value.key == "source"
 
 
 def test_a_bare_path_is_told_its_prefix(tmp_path):
     (tmp_path / "field.nc").write_bytes(b"")
-    for path, prefix in ((tmp_path / "field.nc", "file"), (tmp_path, "zarr")):
-        with pytest.raises(ConfigurationError, match=f"To read that path, write {prefix}:{path}"):
+    for path in (tmp_path / "field.nc", tmp_path):
+        with pytest.raises(ConfigurationError) as refusal:
             open_source(str(path), cache_directory=tmp_path)
+        assert refusal.value.key == "source"
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "key"),
     [
-        ({"variable": "a/b"}, "variable 'a/b' cannot be the name of a field"),
-        ({"times": ["noon"]}, "'noon' cannot be read"),
-        ({"area": (0.0, 0.0, 0.0, 0.0)}, "north above south"),
+        ({"variable": "a/b"}, "variable-name"),
+        ({"times": ["noon"]}, "times"),
+        ({"area": (0.0, 0.0, 0.0, 0.0)}, "area"),
     ],
 )
-def test_a_wrong_selection_is_refused_before_anything_is_read(tmp_path, settings, message):
-    with pytest.raises(ConfigurationError, match=message):
+def test_a_wrong_selection_is_refused_before_anything_is_read(tmp_path, settings, key):
+    with pytest.raises(ConfigurationError) as refusal:
         open_source("file:/does/not/exist", cache_directory=tmp_path, **settings)
+    assert refusal.value.key == key

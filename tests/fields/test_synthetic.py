@@ -156,8 +156,9 @@ def test_a_mean_lies_within_the_prior_mean_of_its_name(mean):
 
 @pytest.mark.parametrize("spacing", [0.0, -1.0, 0.7, 91.0, 180.0])
 def test_a_spacing_that_does_not_divide_the_globe_is_refused(spacing):
-    with pytest.raises(ConfigurationError, match=r"divides 180 degrees, so that both poles are rows"):
+    with pytest.raises(ConfigurationError) as refusal:
         open_synthetic(Synthetic(), selection=Selection(grid_degrees=spacing))
+    assert refusal.value.key == "grid-degrees"
 
 
 @pytest.mark.parametrize("spacing", [90.0, 22.5, 1.0 / 3.0, 0.25])
@@ -169,10 +170,9 @@ def test_spacings_that_divide_the_globe(spacing):
 
 def test_values_that_no_thermometer_shows_are_refused():
     settings = Synthetic(type(Synthetic().kernel)(0.05, 1e4))
-    with pytest.raises(
-        ConfigurationError, match=r"reaches from .* K; expected 150\.\.350 K\. Lower variance"
-    ):
+    with pytest.raises(ConfigurationError) as refusal:
         open_synthetic(settings, selection=Selection(grid_degrees=5.0))
+    assert refusal.value.key == "synthetic"
 
 
 @pytest.mark.parametrize(

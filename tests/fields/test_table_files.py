@@ -48,10 +48,12 @@ def test_units_in_a_second_line_are_those_of_the_columns_and_lines_count_on(tmp_
     text += "2020-07-01T00:00:00Z,50,14,5.5,a\n"
     table = read_table(written(tmp_path, text))
     assert (table.values.tolist(), table.name, table.units) == ([5.5], "t", "degree_C")
-    with pytest.raises(DataError, match="is 95 in line 4"):
+    with pytest.raises(DataError) as refusal:
         read_table(written(tmp_path, text + "2020-07-01T00:00:00Z,95,14,5.5,b\n"))
-    with pytest.raises(DataError, match="is 95 in line 4"):
+    assert refusal.value.key == "row"
+    with pytest.raises(DataError) as refusal:
         read_table(written(tmp_path, "# remark\n# lat,lon,t\n1,2,3\n95,2,4\n"))
+    assert refusal.value.key == "row"
 
 
 @pytest.mark.parametrize(
@@ -75,10 +77,9 @@ def test_spellings_of_degrees(latitude, longitude, read):
     ["14.25E", "-50.5S", "N50.5N", "50 30", "50 60N", "50.5 30N", "50.30.36", "north", "50 30.5 10N"],
 )
 def test_what_is_no_latitude_is_refused(latitude):
-    with pytest.raises(
-        DataError, match=r"'lat' of the table holds .* in row 1.* which is no latitude; expected"
-    ):
+    with pytest.raises(DataError) as refusal:
         read_places({"lat": ["1.0", latitude], "lon": [2.0, 3.0]})
+    assert refusal.value.key == "no-degrees"
 
 
 def test_temperatures_of_isd_are_tenths_with_a_mark_of_quality():
@@ -92,44 +93,45 @@ def test_temperatures_of_isd_are_tenths_with_a_mark_of_quality():
 
 
 def test_points_beside_decimal_commas_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"holds '1\.013' in line 3, where decimal commas are usual"):
+    with pytest.raises(DataError) as refusal:
         read_table(written(tmp_path, "lat;lon;p\n50,1;14,6;999,5\n54,5;17,7;1.013\n"))
+    assert refusal.value.key == "decimal-mark"
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "text"),
+    ("name", "content", "key"),
     [
         (
             "a.csv",
             "Agency: an office\nMade: 2020\n\n" + PLAIN,
-            r"a preamble: .* line 4 does, 'lat,lon,t'\. Begin",
+            "preamble",
         ),
         (
             "a.xlsx",
             b"PK\x03\x04" + bytes(40),
-            r"a workbook .* Save its sheet as CSV, or .* pandas\.read_excel",
+            "not-a-table",
         ),
-        ("a.geojson", '{"type": "FeatureCollection"}', r"is GeoJSON; .* geopandas\.read_file"),
-        ("a.json", "[1]", r"is JSON; .* pandas\.read_json"),
+        ("a.geojson", '{"type": "FeatureCollection"}', "not-a-table"),
+        ("a.json", "[1]", "not-a-table"),
         (
             "a.csv.gz",
             TRUNCATED,
-            "is compressed, and damaged or incomplete",
+            "damaged",
         ),
-        ("a.csv.gz", PLAIN, "cannot read .* as a table: Not a gzipped file"),
+        ("a.csv.gz", PLAIN, "not-a-table"),
     ],
 )
-def test_files_that_are_something_else_are_named_with_the_remedy(tmp_path, name, content, text):
-    with pytest.raises(DataError, match=text):
+def test_files_that_are_something_else_are_named_with_the_remedy(tmp_path, name, content, key):
+    with pytest.raises(DataError) as refusal:
         read_table(written(tmp_path, content, name))
+    assert refusal.value.key == key
 
 
 def test_messages_stay_short_and_without_control_characters(tmp_path):
     many = written(tmp_path, ",".join(f"c{number}" for number in range(5_000)) + "\n" + "1," * 4_999 + "1\n")
-    with pytest.raises(
-        ArgumentError, match=r"has no column for the latitude; .*'c19', and 4,980 others"
-    ) as refused:
+    with pytest.raises(ArgumentError) as refused:
         read_table(many)
+    assert refused.value.key == "no-column"
     assert len(str(refused.value)) < 1000
     escapes = "lat,lon,\x1b[2Ja,\x1b[2Jb\n1,2,3,4\n1,2,\x1b[2J,4\n"
     for arguments in ({}, {"value": "\x1b[2Ja"}, {"value": "\x1b[2Jc"}):
@@ -143,6 +145,7 @@ def test_messages_stay_short_and_without_control_characters(tmp_path):
 
 def test_a_quantity_of_the_weather_is_proposed_before_others():
     rows = {"lat": [1.0], "lon": [2.0], "slope_percent": [1.0], "air_temperature": [3.0], "rh": [40.0]}
-    with pytest.raises(ArgumentError, match='Say value="air_temperature"'):
+    with pytest.raises(ArgumentError) as refusal:
         read_table(rows)
+    assert refusal.value.key == "which-value"
     assert read_table({"lat": [1.0], "lon": [2.0], "elevation_m": [900.0], "v": [3.0]}).name == "v"

@@ -61,19 +61,20 @@ def test_spellings_of_times(written, read):
 
 
 @pytest.mark.parametrize(
-    ("columns", "kind", "text"),
+    ("columns", "kind", "key"),
     [
-        ({"time": [2020070112, 2020070199] * 2}, DataError, "holds '2020070199' in row 1"),
-        ({"time": ["01/07/2020"] * 4}, DataError, "the day is ambiguous"),
+        ({"time": [2020070112, 2020070199] * 2}, DataError, "no-time-in-cell"),
+        ({"time": ["01/07/2020"] * 4}, DataError, "no-time-in-cell"),
         ({"date": ["2020-07-01"] * 4, "hour": [1, 25, 1, 2]}, DataError,
-         "'hour' .* holds '25' in row 1.* time of day"),
+         "no-time-in-cell"),
         ({"time": ["09:00"] * 4}, ArgumentError,
-         "'time' of the table has times of day, and no column has dates"),
+         "no-time"),
     ],
 )  # fmt: skip
-def test_what_is_no_time_is_refused(columns, kind, text):
-    with pytest.raises(kind, match=text):
+def test_what_is_no_time_is_refused(columns, kind, key):
+    with pytest.raises(kind) as refusal:
         read_table(ROWS | columns, value="t")
+    assert refusal.value.key == key
 
 
 def test_times_in_several_zones_are_counted():
@@ -119,10 +120,9 @@ def test_krige_takes_the_rows_that_are_meant():
 def test_rows_that_are_not_chosen_may_hold_anything():
     long = ROWS | {"t": ["1", "T", "3", "-9999"], "element": ["TMAX", "PRCP"] * 2}
     assert read_table(long, value="t", where={"element": "TMAX"}).values.tolist() == [1.0, 3.0]
-    with pytest.raises(
-        ArgumentError, match=r"no row .* has 'TAVG' in column 'element'; it holds 'TMAX', 'PRCP'"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         read_table(long, value="t", where={"element": "TAVG"})
+    assert refusal.value.key == "no-such-row"
 
 
 @pytest.mark.parametrize("beside", [{"humidity": [81.5, 80.0, 77.0, 70.0]}, {"id": [1, 2, 3, 4]},
@@ -136,14 +136,16 @@ def test_rows_with_times_of_their_own_are_no_fields():
     rng, n = np.random.default_rng(0), 20_000
     rows = {"lat": rng.uniform(-80, 80, n), "lon": rng.uniform(0, 360, n), "v": rng.normal(size=n)}
     rows["time"] = np.datetime64("2020-01-01") + np.arange(n) * np.timedelta64(1, "m")
-    with pytest.raises(DataError, match=r"20,000 measurements of 20,000 times .*\"time\": \"none\""):
+    with pytest.raises(DataError) as refusal:
         by_time_and_place(read_table(rows))
+    assert refusal.value.key == "too-many-times"
     assert by_time_and_place(read_table(rows, columns={"time": "none"})).values.shape == (1, n)
 
 
 def test_places_of_a_map_have_no_times():
-    with pytest.raises(ArgumentError, match="has the column 'time', but places of a map have no times"):
+    with pytest.raises(ArgumentError) as refusal:
         read_places(PLACES | {"time": ["2020-07-01"] * 4})
+    assert refusal.value.key == "times"
 
 
 def test_copies_of_rows_and_places_far_from_all_others_are_counted(tmp_path):
@@ -161,8 +163,9 @@ def test_copies_of_rows_and_places_far_from_all_others_are_counted(tmp_path):
     job = {"variable": "v", "times": ["2020-07-01"], "cache_directory": tmp_path}
     field = open_source(f"table:{tmp_path / 't.csv'}", where={"element": ["TMIN"]}, **job)
     assert (field.sizes["point"], field.attrs["notes"]) == (4, [])
-    with pytest.raises(ConfigurationError, match="differ in column 'element'"):
+    with pytest.raises(ConfigurationError) as refusal:
         open_source(f"table:{tmp_path / 't.csv'}", **job)
+    assert refusal.value.key == "elements-differ"
 
 
 @pytest.mark.parametrize("separator", [",", ";", " "])
@@ -255,8 +258,9 @@ def test_rows_of_some_times_are_chosen_as_fields_of_a_source_are():
     without = {name: rows[name] for name in ("lon", "t")} | {"lat": [1, 2, 3, 4]}
     found = read_table(rows, value="t", where={"times": ["2024-07-02"]})
     assert found.values.tolist() == [3.0, 4.0]
-    with pytest.raises(DataError, match="1 of 1 selected times are not in the source"):
+    with pytest.raises(DataError) as refusal:
         read_table(rows, value="t", where={"times": "2024-07-03"})
+    assert refusal.value.key == "absent-times"
     with pytest.raises(ArgumentError) as refused:
         read_table(without, value="t", where={"times": "2024-07-03"})
     assert refused.value.key == "no-times"

@@ -64,15 +64,17 @@ def test_a_file_like_those_of_ghcn_daily(tmp_path):
     assert table.values.tolist() == [10.1, 8.6]
     assert table.times.tolist() == [np.datetime64("2017-04-27", "ns").astype(int)] * 2
     assert (table.dropped_missing, table.units) == (1, "degC")
-    with pytest.raises(ArgumentError, match=r"several columns that may be the value.*'TMAX'.*'TMIN'"):
+    with pytest.raises(ArgumentError) as refusal:
         read_table(path)
+    assert refusal.value.key == "which-value"
 
 
 def test_numbers_that_mark_what_is_missing_may_be_rounded():
     table = {"lat": [1.0, 2.0, 3.0], "lon": [4.0, 5.0, 6.0], "v": np.float32([20.1, -99.9, 20.3])}
     assert read_table(table, missing=-99.9).dropped_missing == 1
-    with pytest.raises(DataError, match=r"holds -99.9 in 1 row, .*missing=-99\.9 "):
+    with pytest.raises(DataError) as refusal:
         read_table(table)
+    assert refusal.value.key == "missing-mark"
 
 
 def test_semicolons_decimal_commas_and_comments(tmp_path):
@@ -107,8 +109,9 @@ def test_marks_within_lines_and_cells_beyond_the_header(tmp_path, text, values, 
 def test_rows_with_cells_that_nothing_names_are_refused(tmp_path, row):
     path = tmp_path / "stations.csv"
     path.write_text(f"lat,lon,v\n{row}\n{row}\n")
-    with pytest.raises(DataError, match="first line names 3 columns, and rows have more cells"):
+    with pytest.raises(DataError) as refusal:
         read_table(path)
+    assert refusal.value.key == "not-a-table"
 
 
 def test_columns_between_spaces_and_compressed(tmp_path):
@@ -122,8 +125,9 @@ def test_parquet_is_read_or_the_error_says_what_is_needed(tmp_path, monkeypatch)
     pd.DataFrame(ROWS).to_parquet(path)
     assert read_table(path).values.tolist() == ROWS["value"]
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigurationError, match=r"needs pyarrow .* install 'cagp-dist\[parquet\]'"):
+    with pytest.raises(ConfigurationError) as refusal:
         read_table(path)
+    assert refusal.value.key == "no-package"
 
 
 @pytest.mark.parametrize(
@@ -166,26 +170,27 @@ def test_times_in_several_columns(columns, times):
 
 
 @pytest.mark.parametrize(
-    ("columns", "kind", "text"),
+    ("columns", "kind", "key"),
     [
-        ({"month": [1, 2]}, ArgumentError, "'month' with different values and none for the year, so that"),
+        ({"month": [1, 2]}, ArgumentError, "no-time"),
         (
             {"year": [1, 1], "day": [1, 2]},
             ArgumentError,
-            "'day' with different values and none for the month",
+            "no-time",
         ),
         (
             {"year": [2019, 2019], "month": [2, 2], "day": [28, 29]},
             DataError,
-            "year 2019, month 2, day 29 in row 1",
+            "no-time-in-cell",
         ),
-        ({"year": [2019, 2019.5]}, DataError, r"year 2019\.5 in row 1.*which is not a time \(1 such row\)"),
-        ({"year": [2019, None]}, DataError, "year nan in row 1"),
+        ({"year": [2019, 2019.5]}, DataError, "no-time-in-cell"),
+        ({"year": [2019, None]}, DataError, "no-time-in-cell"),
     ],
 )
-def test_columns_that_make_no_time_are_refused(columns, kind, text):
-    with pytest.raises(kind, match=text):
+def test_columns_that_make_no_time_are_refused(columns, kind, key):
+    with pytest.raises(kind) as refusal:
         read_table({"lat": [1.0, 1.0], "lon": [2.0, 2.0], "t": [3.0, 9.0], **columns})
+    assert refusal.value.key == key
 
 
 def test_noise_is_a_column_or_a_number():
@@ -195,30 +200,31 @@ def test_noise_is_a_column_or_a_number():
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "key"),
     [
         (
             {"latitude": [48.1, 91.0, 0.0]},
-            r"'latitude' of the table is 91 in row 1, counted from 0 \(1 such row\)",
+            "row",
         ),
-        ({"longitude": [48.1, 9.0, 361.0]}, "'longitude' of the table is 361 in row 2, counted from 0"),
-        ({"longitude": [48.1, None, 3.0]}, "'longitude' of the table is empty in row 1, counted"),
+        ({"longitude": [48.1, 9.0, 361.0]}, "row"),
+        ({"longitude": [48.1, None, 3.0]}, "row"),
         (
             {"time": ["2020-01-01", "soon", "2020-01-02"]},
-            "holds 'soon' in row 1, counted from 0, which is no",
+            "no-time-in-cell",
         ),
-        ({"time": ["2020-01-01", "2020-02-31", ""]}, "holds '2020-02-31' in row 1.*2 such rows"),
-        ({"time": [12.5, 13.0, 14.0]}, "which is not a time"),
-        ({"value": ["1", "M", "2"]}, "holds 'M' in row 1, counted from 0; expected a number"),
-        ({"value": [np.nan] * 3}, "no value in any of its 3 rows"),
-        ({"value": [1.0, np.inf, 2.0]}, "infinite in row 1"),
-        ({"value": [10.0, -9999.0, 12.0]}, "holds -9999 in 1 row, .*missing=-9999 "),
-        ({"noise_std": [1.0, 0.0, 1.0]}, "'noise_std' of the table is 0 in row 1"),
+        ({"time": ["2020-01-01", "2020-02-31", ""]}, "no-time-in-cell"),
+        ({"time": [12.5, 13.0, 14.0]}, "no-time-in-cell"),
+        ({"value": ["1", "M", "2"]}, "no-number"),
+        ({"value": [np.nan] * 3}, "nothing-observed"),
+        ({"value": [1.0, np.inf, 2.0]}, "row"),
+        ({"value": [10.0, -9999.0, 12.0]}, "missing-mark"),
+        ({"noise_std": [1.0, 0.0, 1.0]}, "row"),
     ],
 )
-def test_rows_that_cannot_be_observations_are_named(changes, text):
-    with pytest.raises(DataError, match=text):
+def test_rows_that_cannot_be_observations_are_named(changes, key):
+    with pytest.raises(DataError) as refusal:
         read_table(rows(**changes))
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize(
@@ -243,10 +249,12 @@ def test_rows_of_a_text_file_are_named_by_its_lines(tmp_path, text, line):
 
 def test_rows_of_a_frame_are_named_by_their_index_too():
     frame = pd.DataFrame(rows(value=["1", "M", "2"]))
-    with pytest.raises(DataError, match="holds 'M' in row 1, counted from 0; expected"):
+    with pytest.raises(DataError) as refusal:
         read_table(frame)
-    with pytest.raises(DataError, match="holds 'M' in row 0, counted from 0, index 1; expected"):
+    assert refusal.value.key == "no-number"
+    with pytest.raises(DataError) as refusal:
         read_table(frame[1:])
+    assert refusal.value.key == "no-number"
 
 
 def test_a_marker_of_what_is_missing_is_left_out_when_it_is_named():
@@ -256,24 +264,26 @@ def test_a_marker_of_what_is_missing_is_left_out_when_it_is_named():
 
 
 @pytest.mark.parametrize(
-    ("columns", "arguments", "text"),
+    ("columns", "arguments", "key"),
     [
-        ({"lat": [1.0], "value": [2.0]}, {}, r"no column for the longitude; it has 'lat', 'value'"),
-        ({"lat": [1.0], "lon": [1.0], "id": [3]}, {}, "no column for the value"),
-        (ROWS, {"value": "vale"}, "no column 'vale'.*Say value=\"value\""),
-        ({"lat": [1.0], "LAT": [1.0], "lon": [1.0], "v": [1.0]}, {}, "'lat' and 'LAT'.*Say columns="),
-        ({"lat": [1.0, 2.0], "lon": [1.0]}, {}, "vectors of one length"),
-        (3, {}, "a table came as int"),
+        ({"lat": [1.0], "value": [2.0]}, {}, "no-column"),
+        ({"lat": [1.0], "lon": [1.0], "id": [3]}, {}, "no-column"),
+        (ROWS, {"value": "vale"}, "no-column"),
+        ({"lat": [1.0], "LAT": [1.0], "lon": [1.0], "v": [1.0]}, {}, "which-column"),
+        ({"lat": [1.0, 2.0], "lon": [1.0]}, {}, "shapes"),
+        (3, {}, "no-table"),
     ],
 )
-def test_columns_that_are_not_there_or_not_clear(columns, arguments, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_columns_that_are_not_there_or_not_clear(columns, arguments, key):
+    with pytest.raises(ArgumentError) as refusal:
         read_table(columns, **arguments)
+    assert refusal.value.key == key
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(DataError, match="there is no file"):
+    with pytest.raises(DataError) as refusal:
         read_table(tmp_path / "none.csv")
+    assert refusal.value.key == "no-file"
 
 
 def test_places():
@@ -281,8 +291,9 @@ def test_places():
     assert places.longitude_degrees.tolist() == [-3.0, 359.0]
     assert places.names.tolist() == ["a", ""]
     assert read_places({"lat": [1.0], "lon": [2.0], "name": [None]}).names is None
-    with pytest.raises(DataError, match="no rows"):
+    with pytest.raises(DataError) as refusal:
         read_places({"lat": [], "lon": []})
+    assert refusal.value.key == "no-points"
 
 
 def test_measurements_are_arranged_by_time_and_place():
@@ -308,10 +319,9 @@ def test_a_noise_in_other_units_than_the_values_is_converted():
     ]
     tenths = read_table(columns | {"noise_std (degC)": [0.5]}, value="t", units="0.1 degC")
     assert tenths.noise_std.tolist() == [5.0]
-    with pytest.raises(
-        DataError, match=r"column 'noise_std \(%\)' of the table is in '%' and the values are in 'degC'"
-    ):
+    with pytest.raises(DataError) as refusal:
         read_table(columns | {"noise_std (%)": [5.0]}, value="t")
+    assert refusal.value.key == "units"
 
 
 @pytest.mark.parametrize(
@@ -346,10 +356,9 @@ def test_names_are_taken_from_the_column_that_is_said():
     table = read_table(rows, columns={"name": "site"})
     assert (table.names.tolist(), table.name) == (["7", "8"], "t")
     assert read_table(rows, value="t").names.tolist() == ["A", "B"]
-    with pytest.raises(
-        ArgumentError, match=r"has no column 'stations'; it has .* Say columns=\{\"name\": \"station\""
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         read_table(rows, value="t", columns={"name": "stations"})
+    assert refusal.value.key == "no-column"
 
 
 def test_other_noise_is_another_column():
@@ -361,7 +370,9 @@ def test_other_noise_is_another_column():
 
 def test_a_field_is_no_table_and_the_error_says_where_it_goes(tmp_path):
     (tmp_path / "field.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(range(200, 256)))
-    with pytest.raises(DataError, match=r"field\.nc is not a text file in UTF-8 .* opened with xarray"):
+    with pytest.raises(DataError) as refusal:
         read_table(tmp_path / "field.nc")
-    with pytest.raises(DataError, match=r"is a folder; expected a CSV or Parquet file\. A field in NetCDF"):
+    assert refusal.value.key == "not-a-table"
+    with pytest.raises(DataError) as refusal:
         read_table(tmp_path)
+    assert refusal.value.key == "folder"

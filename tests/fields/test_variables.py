@@ -101,17 +101,20 @@ def test_names_that_differ_by_case_alone_are_told_apart():
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "../x", ".zattrs", "time", "longitude", "_x", "a\0b"])
 def test_a_name_that_no_array_can_have_is_refused(name):
-    with pytest.raises(ConfigurationError, match="cannot be the name of a field"):
+    with pytest.raises(ConfigurationError) as refusal:
         canonical_name(name)
+    assert refusal.value.key == "variable-name"
 
 
 def test_what_is_there_is_named_without_bounds_and_how_to_take_it():
     raw = cmip("temperature", drawn(280.0, 5.0))
-    with pytest.raises(DataError, match=r"variable 't2m' is missing; there is 'temperature'\.") as absent:
+    with pytest.raises(DataError) as absent:
         canonical(raw)
+    assert absent.value.key == "absent-variable"
     assert absent.value.remedies == (Setting("value", "temperature", "to take it"),)
-    with pytest.raises(DataError, match=r"there is 'pr', 'psl'\.") as absent:
+    with pytest.raises(DataError) as absent:
         canonical(cmip("pr", drawn(1.0, 0.1)).assign(psl=raw.temperature), selection=Selection(value="tas"))
+    assert absent.value.key == "absent-variable"
     assert absent.value.remedies == (Setting("value", "pr"),)
 
 
@@ -123,8 +126,9 @@ def test_the_unit_of_the_job_stands_above_that_of_the_file():
 
 
 def test_a_unit_that_is_not_one_of_the_quantity_is_refused():
-    with pytest.raises(DataError, match=r"units 'psi'; expected Pa.* [Ss]ay units=\"Pa\"") as refused:
+    with pytest.raises(DataError) as refused:
         canonical(cmip("psl", drawn(14.5, 0.1), units="psi"), selection=Selection(value="psl"))
+    assert refused.value.key == "units"
     assert refused.value.key == "units"
 
 
@@ -160,8 +164,9 @@ def test_of_an_anomaly_in_celsius_nothing_is_added_to(attribute):
     np.testing.assert_array_equal(field.temperature, values)
     variable = variable_of("temperature", field.temperature.attrs)
     assert (variable.units, variable.is_temperature, variable.low) == ("degC", False, -np.inf)
-    with pytest.raises(DataError, match="is an anomaly by its long name"):
+    with pytest.raises(DataError) as refusal:
         canonical(raw.rename(temperature="t2m"))
+    assert refusal.value.key == "anomaly"
 
 
 def test_precipitation_is_transformed_if_that_is_asked_for_and_says_so(tmp_path):
@@ -173,8 +178,9 @@ def test_precipitation_is_transformed_if_that_is_asked_for_and_says_so(tmp_path)
     field = canonical(raw, selection=Selection(value="total_precipitation"))
     np.testing.assert_allclose(field.tp, metres[:, ::-1], rtol=1e-6)
     assert (field.tp.attrs["units"], "transform" in field.tp.attrs) == ("m", False)
-    with pytest.raises(DataError, match=r"reach from -0\.5 to .* expected -0\.0001\.\.3 m"):
+    with pytest.raises(DataError) as refusal:
         canonical(raw.assign(tp=raw.tp.where(raw.tp.notnull(), -0.5)), selection=Selection(value="tp"))
+    assert refusal.value.key == "range"
     expected = np.log1p(1000.0 * np.maximum(metres.astype(float), 0.0))[:, ::-1]
     cmip("pr", metres, units="kg m-2 s-1").to_netcdf(tmp_path / "pr.nc", engine="h5netcdf")
     for number, scale in enumerate((1.0, 1000.0)):
@@ -211,8 +217,9 @@ def test_parts_are_joined_and_must_be_one_quantity():
     xr.testing.assert_identical(joined_times(parts), whole)
     other = parts[0].copy()
     other.tas.attrs = {"units": "degF", "long_name": "tas"}
-    with pytest.raises(DataError, match=r"'near-surface air temperature' \[K\] and 'tas' \[degF\]"):
+    with pytest.raises(DataError) as refusal:
         joined_times([parts[1], other])
+    assert refusal.value.key == "parts"
 
 
 def test_attributes_of_every_known_variable_come_back():
@@ -257,13 +264,15 @@ def test_a_level_is_chosen_by_its_value_and_needs_no_choice_if_it_is_the_only_on
         canonical(raw.isel({dimension: 2}), selection=Selection(value="ta", where={"level": 1000})).ta,
         values[:, 2],
     )
-    with pytest.raises(DataError, match="level 850 is not in 'ta'"):
+    with pytest.raises(DataError) as refusal:
         canonical(single, selection=Selection(value="ta", where={"level": 850}))
+    assert refusal.value.key == "not-there"
 
 
 def test_a_field_without_levels_has_none_to_choose():
-    with pytest.raises(DataError, match=r"'t2m' has no level, and level is 850\. Leave level out"):
+    with pytest.raises(DataError) as refusal:
         canonical(raw_dataset(), selection=Selection(where={"level": 850}))
+    assert refusal.value.key == "no-level"
 
 
 @pytest.mark.parametrize(
@@ -379,7 +388,9 @@ def test_decimal_years_become_times_to_the_hour(units):
 
 
 def test_other_numbers_are_no_times():
-    with pytest.raises(DataError, match="type float64 and the units 'fortnights'; expected dates"):
+    with pytest.raises(DataError) as refusal:
         canonical(decimal_years([2019.0], "fortnights"), selection=Selection(value="tas"))
-    with pytest.raises(DataError, match=r"decimal years of the field reach from 3 to 2019; expected 1678"):
+    assert refusal.value.key == "no-dates"
+    with pytest.raises(DataError) as refusal:
         canonical(decimal_years([3.0, 2019.0]), selection=Selection(value="tas"))
+    assert refusal.value.key == "years"

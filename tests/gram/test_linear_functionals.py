@@ -120,30 +120,32 @@ def test_bounds_of_the_computational_variance_hold_for_sums():
 
 
 @pytest.mark.parametrize(
-    ("points", "weights", "message"),
+    ("points", "weights", "key"),
     [
         (
             [[0.0], [1.0]],
             [1.0],
-            r"weights have shape \(1,\); expected \(2,\) for one functional .* \(2, k\)",
+            "shapes",
         ),
-        ([[0.0]], [np.nan], "weights hold NaN or infinity"),
-        ([[0.0], [1.0]], [[1.0, 0.0], [1.0, 0.0]], "functional 1 has no weight but zeros.*finer grid"),
-        ([0.0], [1.0], r"points has shape \(1,\); expected \(n, p\)"),
-        ([[0.0]], ["a"], "weights is not numeric"),
-        ([[0.0]], [[1.0, 1e160]], r"functional 1 has weights up to 1e\+160; expected 1e-100 to 1e\+100"),
-        ([[0.0]], [1e-160], "functional 0 has weights up to 1e-160"),
+        ([[0.0]], [np.nan], "not-finite"),
+        ([[0.0], [1.0]], [[1.0, 0.0], [1.0, 0.0]], "zero-functional"),
+        ([0.0], [1.0], "shapes"),
+        ([[0.0]], ["a"], "no-numbers"),
+        ([[0.0]], [[1.0, 1e160]], "out-of-range"),
+        ([[0.0]], [1e-160], "out-of-range"),
     ],
 )
-def test_refused(points, weights, message):
-    with pytest.raises(ArgumentError, match=message):
+def test_refused(points, weights, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.LinearFunctionals(points, weights)
+    assert refusal.value.key == key
 
 
 def test_combinations_are_checked():
     functionals = cagp.LinearFunctionals(*drawn())
-    with pytest.raises(ArgumentError, match=r"coefficients have shape \(2,\); expected \(6,\), or \(6, m\)"):
+    with pytest.raises(ArgumentError) as refusal:
         functionals.combined([1.0, -1.0])
+    assert refusal.value.key == "shapes"
     with pytest.raises(ArgumentError) as refused:
         functionals.combined(np.zeros(6))
     assert refused.value.key == "zero-functional"

@@ -142,27 +142,29 @@ def test_any_mask(bits):
 
 
 @pytest.mark.parametrize(
-    ("observed", "text"),
+    ("observed", "key"),
     [
-        (np.ones((12, 9), dtype=bool), "observed has shape (12, 9) and type bool; expected (9, 12) of bool"),
+        (np.ones((12, 9), dtype=bool), "shapes"),
         (
             np.ones((9, 12)),
-            "observed has shape (9, 12) and type float64; expected (9, 12) of bool, True where",
+            "shapes",
         ),
-        (np.arange(108).reshape(9, 12), "and type int64; expected (9, 12) of bool"),
-        (np.ones(108, dtype=bool), "observed has shape (108,) and type bool"),
-        (True, "observed has shape () and type bool"),
-        (np.zeros((9, 12), dtype=bool), "observed is False everywhere: nothing was observed; expected at"),
+        (np.arange(108).reshape(9, 12), "shapes"),
+        (np.ones(108, dtype=bool), "shapes"),
+        (True, "shapes"),
+        (np.zeros((9, 12), dtype=bool), "nothing-observed"),
     ],
 )
-def test_masks_that_are_none_are_refused(observed, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_masks_that_are_none_are_refused(observed, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.MaskedRings(grid_problem().rings, observed)
+    assert refusal.value.key == key
 
 
 def test_what_is_no_ring_gram_is_refused():
-    with pytest.raises(ArgumentError, match=r"rings is a LatLonGrid; expected a cagp_dist.RingGram"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.MaskedRings(grid_problem().grid, np.ones((9, 12), dtype=bool))
+    assert refusal.value.key == "grid-type"
 
 
 def test_columns_of_another_shape_or_not_finite_are_refused():
@@ -176,12 +178,12 @@ def test_columns_of_another_shape_or_not_finite_are_refused():
             use(np.zeros(shape))
     b = np.zeros(n)
     b[3] = np.nan
-    with pytest.raises(
-        ArgumentError, match=r"columns holds NaN or infinite values \(1 of \d+\); mark those points as not"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         use(b)
-    with pytest.raises(ArgumentError, match=r"columns is not numeric"):
+    assert refusal.value.key == "not-finite"
+    with pytest.raises(ArgumentError) as refusal:
         use(np.full(n, 1j))
+    assert refusal.value.key == "no-numbers"
 
 
 @pytest.mark.parametrize("fields", [None, 3])
@@ -210,8 +212,9 @@ def test_a_masked_gram_stays_what_it_is():
     masked = cagp.MaskedRings(
         cagp.RingGram(grid, cagp.Matern32(0.5), noise_variance=0.1), np.ones(grid.shape, dtype=bool)
     )
-    with pytest.raises(ArgumentError, match=r"y has shape \(12,\); expected \(3, 4\) .*, or T such"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.condition(cagp.Prior(masked.kernel, 0.1), grid, np.ones(12), grid, solver=cagp.Rings())
+    assert refusal.value.key == "shapes"
     for name in ("rings", "observed", "layout", "X", "noise_variance"):
         with pytest.raises(AttributeError):
             setattr(masked, name, None)

@@ -343,10 +343,9 @@ def test_factors_that_do_not_fit_into_memory_are_refused_before_they_are_made(mi
     needed = 31 * 8 * (2 * 20**2 if mirrored else 40**2) * 5 // 4
     monkeypatch.setattr(Cramped, "memory_bytes", needed - 1)
     for use in (rings.logdet, rings.inverse_diagonal, lambda: rings.solve(np.zeros((40, 60)))):
-        with pytest.raises(
-            BudgetError, match=r"factors of a 40 x 60 grid take .*, more than .* or use a coarser grid"
-        ):
+        with pytest.raises(BudgetError) as refusal:
             use()
+        assert refusal.value.key == "memory"
     monkeypatch.setattr(Cramped, "memory_bytes", needed)
     assert np.isfinite(rings.logdet())
 
@@ -383,12 +382,11 @@ def test_noise_of_another_length_is_refused(shape):
         cagp.RingGram(cagp.LatLonGrid([0.0, 1.0, 2.0], 4), cagp.Matern32(1.0), noise_variance=np.ones(shape))
 
 
-@pytest.mark.parametrize(
-    ("noise", "text"), [("loud", "noise_variance is not numeric"), (1j, "noise_variance is not numeric")]
-)
-def test_noise_that_is_no_number_is_refused(noise, text):
-    with pytest.raises(ArgumentError, match=text):
+@pytest.mark.parametrize("noise", ["loud", 1j])
+def test_noise_that_is_no_number_is_refused(noise):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.RingGram(cagp.LatLonGrid([0.0], 4), cagp.Matern32(1.0), noise_variance=noise)
+    assert refusal.value.key == "no-numbers"
 
 
 @pytest.mark.parametrize("grid", [np.zeros((12, 3)), None, ([0.0, 1.0], 4)], ids=["points", "none", "pair"])
@@ -415,16 +413,14 @@ METHODS = ["__matmul__", "solve", "prior_product", "leave_one_out"]
 @pytest.mark.parametrize("method", METHODS)
 def test_fields_that_are_not_of_the_grid_are_refused(method):
     apply = getattr(grid_problem("poles, even Q").rings, method)
-    with pytest.raises(
-        ArgumentError, match=r"field has shape \(12, 9\); expected \(9, 12\) \(latitude, longi"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         apply(np.zeros((12, 9)))
+    assert refusal.value.key == "shapes"
     field = np.zeros((9, 12))
     field[3, 4] = np.nan
-    with pytest.raises(
-        ArgumentError, match=r"field holds NaN or infinite values \(1 of .* use cagp_dist.MaskedRings"
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         apply(field)
+    assert refusal.value.key == "not-finite"
 
 
 def test_a_matrix_that_is_singular_in_floating_point_is_an_error_with_advice():
@@ -432,16 +428,18 @@ def test_a_matrix_that_is_singular_in_floating_point_is_an_error_with_advice():
     grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 9), 12)
     rings = cagp.RingGram(grid, cagp.SquaredExponential(3.0), noise_variance=1e-25)
     for use in (rings.logdet, lambda: rings.solve(np.zeros((9, 12)))):
-        with pytest.raises(NumericalError, match=r"not positive definite .* Raise noise_variance"):
+        with pytest.raises(NumericalError) as refusal:
             use()
+        assert refusal.value.key == "not-positive-definite"
 
 
 def test_a_closed_executor_is_an_error():
     with ThreadExecutor(1) as executor:
         problem = grid_problem()
         rings = cagp.RingGram(problem.grid, problem.kernel, noise_variance=0.1, executor=executor)
-    with pytest.raises(ArgumentError, match="use it inside `with ThreadExecutor"):
+    with pytest.raises(ArgumentError) as refusal:
         rings.logdet()
+    assert refusal.value.key == "executor-closed"
 
 
 @pytest.mark.parametrize("noise", [0.9e6, 1.1e6, 1e9])

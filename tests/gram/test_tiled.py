@@ -144,22 +144,24 @@ def test_gram_holds_points_only():
 @pytest.mark.parametrize("columns", [np.ones(29), np.ones((29, 2)), np.ones((30, 2, 1)), np.float64(1.0)])
 def test_columns_of_another_length_are_refused(columns):
     gram = cagp.TiledGram(KERNEL, points(30), noise_variance=np.zeros(30))
-    with pytest.raises(ArgumentError, match=r"columns has shape .*; expected \(30,\) or \(30, r\)"):
+    with pytest.raises(ArgumentError) as refusal:
         gram @ columns
+    assert refusal.value.key == "shapes"
 
 
 @pytest.mark.parametrize(
-    ("settings", "text"),
+    ("settings", "key"),
     [
-        ({"noise_variance": np.zeros(4)}, r"noise_variance has shape \(4,\); expected \(5,\)"),
-        ({"noise_variance": 0.1}, r"noise_variance has shape \(\); .* Use numpy.full\(n, value\)"),
-        ({"noise_variance": np.array([0.0, 1.0, 2.0, np.nan, 1.0])}, "one finite variance"),
-        ({"noise_variance": np.array([0.0, 1.0, 2.0, -1e-9, 1.0])}, "at least zero for each point"),
-        ({"X": np.full((5, 2), np.nan)}, "X holds NaN or infinity"),
-        ({"X": np.zeros(5)}, r"X has shape \(5,\)"),
-        ({"tile": 0}, "tile is 0; expected an integer of at least 1"),
+        ({"noise_variance": np.zeros(4)}, "shapes"),
+        ({"noise_variance": 0.1}, "shapes"),
+        ({"noise_variance": np.array([0.0, 1.0, 2.0, np.nan, 1.0])}, "shapes"),
+        ({"noise_variance": np.array([0.0, 1.0, 2.0, -1e-9, 1.0])}, "shapes"),
+        ({"X": np.full((5, 2), np.nan)}, "not-finite"),
+        ({"X": np.zeros(5)}, "shapes"),
+        ({"tile": 0}, "no-count"),
     ],
 )
-def test_wrong_arguments_are_refused(settings, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_wrong_arguments_are_refused(settings, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.TiledGram(**{"kernel": KERNEL, "X": points(5), "noise_variance": np.zeros(5), **settings})
+    assert refusal.value.key == key

@@ -115,23 +115,24 @@ def test_noise_of_each_place_counts(drawn):
 def test_what_maps_at_times_do_not_have_is_said(drawn):
     table, *_ = drawn
     at = ["2024-07-01T05:00"]
-    for settings, said in (
-        ({"at": ["noon"]}, 'expected "observed", or times such as'),
-        ({"at": []}, "or times such as"),
-        ({"at": at, "hyperparameters": "integrate"}, "do not go together yet"),
-        ({"at": at, "lengthscale_km": 300.0}, "kernel=cagp.SpaceTime"),
-        ({"at": at, "kernel": cagp.Matern32(0.1)}, "expected a kernel of space and time"),
-        ({"at": at, "kernel": KERNEL, "noise_std": 0.3, "solver": "rings"}, "points in space and time"),
-        ({"at": 12}, "or times such as"),  # hours
-        ({"at": [3.0, 5.0]}, "or times such as"),
-        ({"at": "01/07/2024"}, "in ISO 8601"),
-        ({"at": "2500-01-01"}, "from 1678 to 2262"),
-        ({"at": at, "prior": cagp.Prior(cagp.Matern32(0.1), 0.1)}, "expected a kernel of space and time"),
-        ({"kernel": KERNEL}, r"krige\(..., at=times\)"),
-        ({"prior": cagp.Prior(KERNEL, 0.1)}, r"krige\(..., at=times\)"),
+    for settings, key in (
+        ({"at": ["noon"]}, "times"),
+        ({"at": []}, "times"),
+        ({"at": at, "hyperparameters": "integrate"}, "at-with-others"),
+        ({"at": at, "lengthscale_km": 300.0}, "at-with-others"),
+        ({"at": at, "kernel": cagp.Matern32(0.1)}, "kernel-of-time"),
+        ({"at": at, "kernel": KERNEL, "noise_std": 0.3, "solver": "rings"}, "no-rings"),
+        ({"at": 12}, "times"),  # hours
+        ({"at": [3.0, 5.0]}, "times"),
+        ({"at": "01/07/2024"}, "times"),
+        ({"at": "2500-01-01"}, "times"),
+        ({"at": at, "prior": cagp.Prior(cagp.Matern32(0.1), 0.1)}, "kernel-of-time"),
+        ({"kernel": KERNEL}, "kernel-of-time"),
+        ({"prior": cagp.Prior(KERNEL, 0.1)}, "kernel-of-time"),
     ):
-        with pytest.raises(ArgumentError, match=said):
+        with pytest.raises(ArgumentError) as refusal:
             cagp.krige(table, to=2.0, **settings)
+        assert refusal.value.key == key
     with pytest.raises(ArgumentError) as refused:
         cagp.krige(table[:25].drop(columns="time"), to=2.0, at=at, kernel=KERNEL, noise_std=0.3)
     assert refused.value.key == "no-times"
@@ -144,8 +145,9 @@ def test_what_maps_at_times_do_not_have_is_said(drawn):
     with pytest.raises(ArgumentError) as refused:
         cagp.Kriging(**SPACE).fit(table).cross_validate(by="day")
     assert refused.value.key == "days-fitted-separately"
-    with pytest.raises(ArgumentError, match="1 day, which cannot be dealt to 10 folds"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Kriging(at=at, **KNOWN).fit(table).cross_validate(by="day")
+    assert refusal.value.key == "few-places"
 
 
 def test_times_are_read_in_every_form(drawn):
@@ -287,8 +289,9 @@ def test_days_are_those_of_the_calendar():
     assert cagp.krige(field, at="observed", **known).time.values.tolist() == dates
     scores = cagp.Kriging(at="observed", **known).fit(field).cross_validate(None, by="day")
     assert sorted(set(scores.hours.values)) == [0.0, 72.0]
-    with pytest.raises(ArgumentError, match="dates of the calendar '360_day'"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(field, at="2001-02-31", **known)
+    assert refusal.value.key == "times"
     days = np.array(["2004-02-28", "2004-03-01"], dtype="datetime64[D]")
     named = field.assign_coords(time=days.astype("datetime64[ns]")).to_dataset(name="t2m")
     between = cagp.krige(

@@ -63,5 +63,6 @@ def test_masked_values_and_missing_cells_of_a_frame_are_gaps():
         ):
             found = cagp.Kriging(**settings).fit(places, values).predict(X)
             np.testing.assert_allclose(found, expected, rtol=1e-12)
-    with pytest.raises(ArgumentError, match="X has masked entries"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Kriging(**settings).fit(np.ma.masked_greater(X, 49.0), y)
+    assert refusal.value.key == "masked-entries"

@@ -112,8 +112,9 @@ def test_a_column_of_the_table_is_a_term(region):
     low, high = (model.predict(there | {"elevation": [noisy[0] + up]})["mean"].item() for up in (0.0, 500.0))
     lapse = result["drift_coefficient"].sel(drift_term="elevation").item()
     assert high - low == pytest.approx(500.0 * lapse, rel=1e-5)
-    with pytest.raises(ArgumentError, match=r"mean has the term 'height'; expected .*name of a column"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(heights, to=targets, mean="height", value="temperature", **NUMBERS)
+    assert refusal.value.key == "mean"
 
 
 COEFFICIENTS = "drift_coefficient", "drift_coefficient_std"
@@ -182,8 +183,9 @@ def test_drifts_that_do_not_fit_are_refused(region, elevation, stations):
     with pytest.raises(ArgumentError) as refused:
         cagp.krige(stations, to=30.0, mean="regional_linear", **NUMBERS)
     assert refused.value.key == "regional-mean"
-    with pytest.raises(ArgumentError, match="mean is elevation, elevation; expected"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(table, to=1.0, mean=[elevation, elevation], **NUMBERS)
+    assert refusal.value.key == "mean"
     with pytest.warns(DeprecationWarning, match="mean="), pytest.raises(ArgumentError) as both:
         cagp.krige(table, to=1.0, mean=280.0, drift="constant", **NUMBERS)
     assert both.value.key == "mean"
@@ -197,8 +199,9 @@ def test_drifts_that_do_not_fit_are_refused(region, elevation, stations):
     with pytest.raises(DataError) as refused:
         cagp.krige(table, to={"lat": [70.0], "lon": [0.0]}, mean=elevation, **NUMBERS)
     assert refused.value.key == "covariate-unknown"
-    with pytest.raises(ArgumentError, match="ones"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(table, mean=(0.0 * elevation + 1.0).rename("ones"), to=1.0, **NUMBERS)
+    assert refusal.value.key == "coefficient-undetermined"
 
 
 def test_a_frame_beside_its_values_has_the_columns_of_a_drift():

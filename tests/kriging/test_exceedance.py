@@ -56,8 +56,9 @@ def test_an_interval_is_that_of_the_distribution(table):
     with pytest.raises(ArgumentError) as refused:
         mixture.cagp.interval(0.99)
     assert refused.value.key == "level-beyond-quantiles"
-    with pytest.raises(ArgumentError, match="level is 90; expected a number between 0 and 1"):
+    with pytest.raises(ArgumentError) as refusal:
         field.cagp.interval(90)
+    assert refusal.value.key == "out-of-range"
 
 
 def test_draws_exceed_as_often(table):
@@ -145,8 +146,9 @@ def test_what_a_result_does_not_say_is_refused(table):
     with pytest.raises(ArgumentError) as refused:
         field.cagp.exceedance(10.0, noise_std=1.0)
     assert refused.value.key == "noise-of-field"
-    with pytest.raises(ArgumentError, match="of is 'noise'; expected one of field, observation"):
+    with pytest.raises(ArgumentError) as refusal:
         field.cagp.exceedance(10.0, of="noise")
+    assert refusal.value.key == "unknown-word"
     various = field.assign_attrs(noise_std="0.3 to 0.5, of each place")
     with pytest.raises(ArgumentError) as refused:
         various.cagp.exceedance(10.0, of="observation")

@@ -129,49 +129,50 @@ def test_a_pole_has_the_noise_of_its_copies_that_were_observed(prior):
 
 @one_after_another
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "key"),
     [
-        ({"to": None}, "say where you want a map"),
-        ({"to": "nowhere.csv"}, "there is no file"),
-        ({"to": [1.0, 2.0]}, "to is"),
-        ({"to": {"region": [0.0, 1.0, 10.0, 2.0]}}, r"expected \[north, west, south, east\]"),
-        ({"to": 0.0}, "the resolution is 0.0"),
-        ({"to": 0.001}, r"cells of 0.001 degrees; expected 10,000,000 at most"),
-        ({"kernel": "matern23"}, "'matern23' is not a kernel; expected matern12"),
-        ({"kernel": 3}, 'kernel is 3; expected "auto", a name'),
+        ({"to": None}, "to-missing"),
+        ({"to": "nowhere.csv"}, "no-file"),
+        ({"to": [1.0, 2.0]}, "to-type"),
+        ({"to": {"region": [0.0, 1.0, 10.0, 2.0]}}, "region"),
+        ({"to": 0.0}, "resolution"),
+        ({"to": 0.001}, "too-many-cells"),
+        ({"kernel": "matern23"}, "kernel-type"),
+        ({"kernel": 3}, "kernel-unknown"),
         (
             {"memory_limit_bytes": "1GB"},
-            r"memory_limit_bytes is '1GB'; expected an integer of at least 0, .* 2 \* 10\*\*9 for 2 GB",
+            "memory-limit",
         ),
-        ({"solver": "magic"}, "solver is 'magic'; expected \"auto\""),
-        ({"solver": None}, "solver is None; expected a solver with its settings"),
-        ({"solver": "rings"}, r"fill 30% of a grid .* solver=cagp.Neighbours\(\)"),
-        ({"mean": "cubic"}, "mean has the term 'cubic'"),
-        ({"lengthscale": 1.0, "lengthscale_km": 1.0}, "both given"),
-        ({"lengthscale_km": -1.0}, "lengthscale_km is -1.0"),
-        ({"lengthscale_km": 21_000.0}, r"21000 km .* expected 0 to 20015 km.* kernel=cagp\.Matern32"),
-        ({"lengthscale": 500}, r"a chord of the unit sphere, .* at most 2\. .* lengthscale_km=500\. "),
-        ({"lengthscale": [0.1, 900.0]}, r"lengthscale is 900, .* lengthscale_km=\[0\.1, 900\]\. "),
-        ({"lengthscale": 30_000.0}, r"lengthscale is 30000, .* at most 2\. A longer one"),
+        ({"solver": "magic"}, "solver-type"),
+        ({"solver": None}, "solver-type"),
+        ({"solver": "rings"}, "no-rings"),
+        ({"mean": "cubic"}, "mean"),
+        ({"lengthscale": 1.0, "lengthscale_km": 1.0}, "both-lengthscales"),
+        ({"lengthscale_km": -1.0}, "not-positive"),
+        ({"lengthscale_km": 21_000.0}, "distance-range"),
+        ({"lengthscale": 500}, "lengthscale-over-sphere"),
+        ({"lengthscale": [0.1, 900.0]}, "lengthscale-over-sphere"),
+        ({"lengthscale": 30_000.0}, "lengthscale-over-sphere"),
         (
             {"kernel": cagp.Matern32(500.0)},
-            r"kernel has the lengthscale 500; .* 500 km are the chord 0\.07846",
+            "lengthscale-over-sphere",
         ),
         (
             {"prior": cagp.Prior(cagp.Matern32(500.0), 1.0)},
-            r"prior has the lengthscale 500; .* diameter is 2",
+            "lengthscale-over-sphere",
         ),
-        ({"noise_std": -1.0}, "noise_std is -1.0"),
-        ({"noise_std": 0.1, "nugget_std": -1.0}, "nugget_std is -1.0"),
-        ({"nugget_std": 1.0}, "nugget_std is 1, which is added to a known noise, and none is known"),
-        ({"prior": 3.0}, "prior is 3.0; expected a cagp.Prior"),
-        ({"noise_std": "err"}, "no column 'err'"),
-        ({"executor": 3}, "executor is 3; expected a distributed.Client"),
+        ({"noise_std": -1.0}, "not-positive"),
+        ({"noise_std": 0.1, "nugget_std": -1.0}, "not-positive"),
+        ({"nugget_std": 1.0}, "nugget-without-noise"),
+        ({"prior": 3.0}, "prior-type"),
+        ({"noise_std": "err"}, "no-column"),
+        ({"executor": 3}, "executor-type"),
     ],
 )
-def test_what_cannot_be_is_refused(stations, arguments, text):
-    with pytest.raises((ArgumentError, DataError), match=text):
+def test_what_cannot_be_is_refused(stations, arguments, key):
+    with pytest.raises((ArgumentError, DataError)) as refusal:
         cagp.krige(stations, **({"to": 30.0} | arguments))
+    assert refusal.value.key == key
 
 
 def test_sweeps_say_what_is_unfinished(stations, prior):
@@ -251,22 +252,23 @@ def test_cells_of_a_grid_in_any_order_are_exact_by_its_rings(gappy, prior, order
 
 
 @pytest.mark.parametrize(
-    ("to", "kind", "text"),
+    ("to", "kind", "key"),
     [
-        (30.0, "cell", 'kind is \'cell\'; expected "grid" or "cells"'),
-        ({"lat": [0.0], "lon": [0.0]}, "cells", "the targets are places, which have no cells"),
-        (np.zeros((3, 2)), "cells", "the targets are places"),
-        (cagp.LatLonGrid([10.0], 8), "cells", "around 1 latitude; expected at least two"),
+        (30.0, "cell", "map-kind"),
+        ({"lat": [0.0], "lon": [0.0]}, "cells", "places-as-cells"),
+        (np.zeros((3, 2)), "cells", "places-as-cells"),
+        (cagp.LatLonGrid([10.0], 8), "cells", "no-cells"),
         (
             xr.Dataset(coords={"lat": [0.0, 1.0], "lon": [0.0, 180.0, 360.0]}),
             "cells",
-            "around 3 longitudes, of which some are the same",
+            "no-cells",
         ),
     ],
 )
-def test_what_has_no_cells_is_said(stations, prior, to, kind, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_what_has_no_cells_is_said(stations, prior, to, kind, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Kriging(prior=prior).fit(stations).predict(to, kind=kind)
+    assert refusal.value.key == key
 
 
 def test_recalibrated_laws_are_those_of_errors_at_places_that_were_left_out(truth):
@@ -321,22 +323,24 @@ def test_many_places_are_recalibrated_by_errors_of_some_that_one_solve_leaves_ou
 def test_what_recalibrated_laws_do_not_say_is_refused(stations, truth):
     given = {"noise_std": 0.5, "lengthscale": 0.8, "variance": 9.0}
     model = cagp.Kriging(recalibration="local-scale", **given).fit(stations)
-    with pytest.raises(ArgumentError, match=r"recalibration 'local-scale': there are errors at 60 places"):
+    with pytest.raises(ArgumentError) as refusal:
         model.predict(30.0)
+    assert refusal.value.key == "recalibration"
     with pytest.raises(ArgumentError) as refused:
         model.sample(30.0)
     assert refused.value.key == "samples-recalibrated"
     with pytest.raises(ArgumentError) as refused:
         model.predict(30.0, kind="cells")
     assert refused.value.key == "recalibration-of-cells"
-    with pytest.raises(ArgumentError, match=r"recalibration is 'local'; expected \"local-scale\""):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(stations, to=30.0, recalibration="local", **given)
-    with pytest.raises(ArgumentError, match="recalibration is 'marx', which was removed; write \"kuleshov\""):
+    assert refusal.value.key == "recalibration"
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(stations, to=30.0, recalibration="marx", **given)
-    with pytest.raises(
-        ArgumentError, match='recalibration is "sharp", which needs one model behind all errors'
-    ):
+    assert refusal.value.key == "recalibration"
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(stations, to=30.0, recalibration="sharp", **given)
+    assert refusal.value.key == "recalibration"
 
 
 @pytest.mark.parametrize(

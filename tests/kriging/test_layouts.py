@@ -169,8 +169,9 @@ def test_a_layout_like_berkeley_earth(truth, prior):
             "time": ("time", [2020.04, 2020.12], {"units": "year A.D.", "standard_name": "time"}),
         },
     )
-    with pytest.raises(DataError, match=r"'temperature', 'climatology'") as which:
+    with pytest.raises(DataError) as which:
         cagp.krige(given, prior=prior)
+    assert which.value.key == "which-variable"
     assert (which.value.key, which.value.remedies) == ("which-variable", (Setting("value", "temperature"),))
     result = cagp.krige(given, value="temperature", prior=prior)
     assert result.time.values.tolist() == [2020.04, 2020.12]
@@ -203,8 +204,9 @@ def test_a_regional_grid_is_exact_by_either_way(truth, prior):
 
 def test_a_field_of_several_that_has_no_observation_is_named(gappy, prior):
     days = gappy.expand_dims(time=np.array(["2020-01-01", "2020-01-02"], "M8[ns]"))
-    with pytest.raises(ArgumentError, match=r"the field of 2020-01-02T00:00 has no observation .1 of 2"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(days.where(days.time.dt.day == 1), prior=prior)
+    assert refusal.value.key == "nothing-observed"
 
 
 def test_a_number_may_mark_what_is_missing_in_a_field(gappy, prior):
@@ -212,8 +214,9 @@ def test_a_number_may_mark_what_is_missing_in_a_field(gappy, prior):
     result = cagp.krige(marked, prior=prior, missing=1e20, columns={"latitude": "lat", "time": "time"})
     expected = cagp.krige(gappy.astype("f4"), prior=prior)
     np.testing.assert_array_equal(result["mean"], expected["mean"])
-    with pytest.raises(ArgumentError, match=r"columns names 'x' as the longitude, .* no such") as raised:
+    with pytest.raises(ArgumentError) as raised:
         cagp.krige(gappy, prior=prior, columns={"longitude": "x"})
+    assert raised.value.key == "columns"
     assert raised.value.key == "columns"
     with pytest.deprecated_call(match="latitude= and time= will go"):
         cagp.krige(marked, prior=prior, missing=1e20, latitude="lat", time="time")

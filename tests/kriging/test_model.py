@@ -45,18 +45,19 @@ def test_arrays_in_arrays_out(stations, model):
 
 
 @pytest.mark.parametrize(
-    ("X", "y", "text"),
+    ("X", "y", "key"),
     [
-        (np.zeros((3, 3)), np.zeros(3), r"X has shape \(3, 3\)"),
-        (np.zeros((3, 2)), np.zeros(4), r"y has shape \(4,\); expected \(3,\)"),
-        (np.full((3, 2), np.nan), np.zeros(3), "finite numbers"),
-        (np.zeros((2, 2)), [1.0, np.inf], "y holds infinity"),
-        (np.zeros((2, 2)), np.full(2, np.nan), "field 0 has no observation .1 of 1"),
+        (np.zeros((3, 3)), np.zeros(3), "shapes"),
+        (np.zeros((3, 2)), np.zeros(4), "shapes"),
+        (np.full((3, 2), np.nan), np.zeros(3), "shapes"),
+        (np.zeros((2, 2)), [1.0, np.inf], "infinite"),
+        (np.zeros((2, 2)), np.full(2, np.nan), "nothing-observed"),
     ],
 )
-def test_arrays_of_other_shapes_are_refused(X, y, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_arrays_of_other_shapes_are_refused(X, y, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Kriging(**KNOWN).fit(X, y)
+    assert refusal.value.key == key
 
 
 def test_parameters_are_stored_as_they_came_and_can_be_changed():
@@ -167,8 +168,9 @@ def test_fields_of_a_grid_are_sampled_pathwise_each_with_its_gaps(truth, gappy, 
 
 
 def test_more_folds_than_blocks_name_what_to_lower(model):
-    with pytest.raises(ArgumentError, match=r"which cannot be dealt to 500 folds: take \d+ folds"):
+    with pytest.raises(ArgumentError) as refusal:
         model.cross_validate(500, blocks_degrees=None)
+    assert refusal.value.key == "few-blocks"
 
 
 def test_blocks_are_lower_in_a_small_region():
@@ -179,8 +181,9 @@ def test_blocks_are_lower_in_a_small_region():
     scores = small.cross_validate(8)
     assert scores.attrs["blocks_degrees"] == 1.25
     assert set(scores.fold.values) == set(range(8))
-    with pytest.raises(ArgumentError, match="12 places lie in 1 block, which cannot be dealt to 8 folds"):
+    with pytest.raises(ArgumentError) as refusal:
         small.cross_validate(8, blocks_degrees=6.0)
+    assert refusal.value.key == "few-blocks"
     assert 1 < np.unique(small.cross_validate(None, blocks_degrees=2.0).fold).size < 12
 
 

@@ -30,8 +30,9 @@ def test_the_kernel_is_chosen_and_said(stations):
     fitted = cagp.Kriging(kernel="matern", lengthscale=0.8).fit(stations).prior_.kernel
     assert isinstance(fitted, cagp.Matern)
     assert "kernel_choice" not in cagp.krige(stations, to=60.0, kernel=cagp.Matern32).attrs
-    with pytest.raises(ArgumentError, match='expected a kernel with its smoothness, such as "matern'):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(stations, to=60.0, kernel=cagp.Matern, lengthscale=0.8, variance=9.0, noise_std=0.5)
+    assert refusal.value.key == "nothing-to-fit"
 
 
 @pytest.mark.exhaustive
@@ -96,8 +97,9 @@ def test_a_prior_may_have_the_noise_of_each_place(truth, prior):
         result = cagp.krige(field, to=places, prior=given)
         np.testing.assert_allclose(result["mean"], expected.mean, rtol=1e-12)
         np.testing.assert_allclose(result["std"], np.sqrt(expected.variance), rtol=1e-12)
-    with pytest.raises(ArgumentError, match=r"shape \(5,\); .* of shape \(198,\) or \(11, 18\)"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(field, to=places, prior=cagp.Prior(prior.kernel, noise[:5]))
+    assert refusal.value.key == "shapes"
 
 
 def test_each_observation_has_its_own_noise(stations, prior):
@@ -144,10 +146,9 @@ def test_a_noise_in_other_units_is_converted(truth, prior, noise_units, units, f
     np.testing.assert_array_equal(
         cagp.krige(given, **settings)["mean"], cagp.krige(plain, **settings)["mean"]
     )
-    with pytest.raises(
-        DataError, match=rf"the noise 'e' is in 'm' and the values are in '{units}'; expected"
-    ):
+    with pytest.raises(DataError) as refusal:
         cagp.krige(given.assign(e=given.e.assign_attrs(units="m")), **settings)
+    assert refusal.value.key == "units"
 
 
 def test_a_climatology_in_other_units_is_converted_or_refused(prior, tmp_path):
@@ -174,12 +175,13 @@ def test_a_climatology_in_other_units_is_converted_or_refused(prior, tmp_path):
     hectopascal = stations | {"msl": stations["msl"] / 100.0}
     result = cagp.krige(hectopascal, units="mbar", variance=16.0, noise_std=0.5, **settings)
     np.testing.assert_allclose(result["mean"], pascal["mean"] / 100.0, rtol=1e-9)
-    for units, text in (
-        ("m", "the mean is in 'Pa' and the observations are in 'm'"),
-        (None, "state no units"),
+    for units in (
+        "m",
+        None,
     ):
-        with pytest.raises(ArgumentError, match=text):
+        with pytest.raises(ArgumentError) as refusal:
             cagp.krige(hectopascal, units=units, variance=16.0, noise_std=0.5, **settings)
+        assert refusal.value.key == "mean-units"
 
 
 def test_a_sum_of_kernels_with_its_numbers(stations):
@@ -199,8 +201,9 @@ def test_a_sum_of_kernels_with_its_numbers(stations):
     fitted = cagp.Kriging(kernel=kernel).fit(stations)
     assert fitted.prior_.kernel == kernel
     assert fitted.fit_result_.standard_errors.noise_variance > 0.0
-    with pytest.raises(ArgumentError, match="the kernel has 2 parts: expected a number for each"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Kriging(kernel="matern32 + matern32", lengthscale_km=300.0).fit(stations)
+    assert refusal.value.key == "numbers-of-parts"
     with pytest.raises(ArgumentError) as refused:
         cagp.Kriging(kernel=kernel, variance=1.0).fit(stations)
     assert refused.value.key == "kernel-and-numbers"
@@ -281,5 +284,6 @@ def test_values_are_transformed_only_where_that_is_asked_for():
         with pytest.raises(ArgumentError) as refused:
             cagp.krige(given, to=to, transform="log1p", noise_std=noise)
         assert refused.value.key == "transform-noise"
-    with pytest.raises(ArgumentError, match="transform is 'log'"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.krige(table, to=to, transform="log", **numbers)
+    assert refusal.value.key == "unknown-word"

@@ -197,8 +197,9 @@ def test_observations_that_cannot_be(tmp_path, name, value, text):
 def test_a_store_without_observations_is_refused_and_another_mean_is_another_call(tmp_path):
     empty = {key: ("obs", values[:0]) for key, values in SWATH.items()}
     xr.Dataset(empty).to_zarr(tmp_path / "empty.zarr", consolidated=False)
-    with pytest.raises(ArgumentError, match="has no observations; expected at least one"):
+    with pytest.raises(ArgumentError) as refusal:
         mapped(tmp_path / "empty.zarr")
+    assert refusal.value.key == "nothing-observed"
     source = stored.PointSource("", tuple(TO), "sst", None, 0.1)
     corner = cagp.Prior(PRIOR.kernel, 0.04, mean=lambda X: PRIOR.mean(X) + (X[:, 2] > 0.7) * (X[:, 1] > 0.5))
     keys = {stored._key(source, prior, SOLVER, TO, (6, 7)) for prior in (PRIOR, PRIOR, corner)}
@@ -206,20 +207,25 @@ def test_a_store_without_observations_is_refused_and_another_mean_is_another_cal
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "text"),
+    ("settings", "error", "key"),
     [
-        ({"solver": cagp.Neighbours("auto")}, ArgumentError, "with a number of neighbours"),
-        ({"to": {**TO, "time": [0.0]}}, ArgumentError, "expected latitude and longitude, or others alone"),
-        ({"to": {"mean": [0.0]}}, ArgumentError, "to has the axis 'mean', the name of a result"),
-        ({"chunks": {"lat": 3}}, ArgumentError, "chunks has 'lat'; expected axes of the map: latitude"),
-        ({"prior": cagp.Prior(PRIOR.kernel, 0.1, cagp.mean_family("constant"))}, ArgumentError, "is known"),
-        ({"prior": cagp.Prior(PRIOR.kernel, [0.1]), "noise_std": None}, ArgumentError, "is an array"),
-        ({"memory_limit_bytes": 10_000}, BudgetError, "1 task at once need about .* smaller chunks"),
+        ({"solver": cagp.Neighbours("auto")}, ArgumentError, "solver-of-store"),
+        ({"to": {**TO, "time": [0.0]}}, ArgumentError, "axes-of-kernel"),
+        ({"to": {"mean": [0.0]}}, ArgumentError, "axis-name"),
+        ({"chunks": {"lat": 3}}, ArgumentError, "axis-unknown"),
+        (
+            {"prior": cagp.Prior(PRIOR.kernel, 0.1, cagp.mean_family("constant"))},
+            ArgumentError,
+            "mean-estimated",
+        ),
+        ({"prior": cagp.Prior(PRIOR.kernel, [0.1]), "noise_std": None}, ArgumentError, "noise-std"),
+        ({"memory_limit_bytes": 10_000}, BudgetError, "memory"),
     ],
 )
-def test_calls_that_cannot_be_meant(swath, settings, error, text):
-    with pytest.raises(error, match=text):
+def test_calls_that_cannot_be_meant(swath, settings, error, key):
+    with pytest.raises(error) as refusal:
         mapped(swath, **settings)
+    assert refusal.value.key == key
     assert not (swath.parent / ".map.zarr.work").exists()
 
 
@@ -228,8 +234,9 @@ def test_a_region_with_more_observations_than_memory_is_refused_before_any_is_so
     monkeypatch.setattr(stored, "WIDER", 0)
     monkeypatch.setattr(stored, "solve_region", lambda *_: pytest.fail("a region was solved"))
     limit = stored.Sizes(N, (11, 18), (6, 7), 3, 200, SOLVER, 1, 2**40)
-    with pytest.raises(BudgetError, match=r"observations lie around the cells 0\.\.5, 0\.\.6"):
+    with pytest.raises(BudgetError) as refusal:
         mapped(swath, memory_limit_bytes=limit.region_bytes(100))
+    assert refusal.value.key == "memory"
 
 
 @pytest.mark.exhaustive

@@ -77,34 +77,35 @@ def test_a_grid_is_recognised_by_its_axes(axis):
 
 
 @pytest.mark.parametrize(
-    ("axis", "text"),
+    ("axis", "key"),
     [
         (
             np.arange(0.0, 360.1, 1.0),
-            "the last longitude, 360, is the first one again; drop the last column of the field",
+            "cyclic-column",
         ),
         (
             np.arange(0.0, 90.0, 10.0),
-            "longitude 1 is 10; 9 equispaced longitudes around the full circle would",
+            "uneven-longitudes",
         ),
         (
             [0.0, 90.0, 180.0, 271.0],
-            "longitude 3 is 271; 4 equispaced longitudes around the full circle would",
+            "uneven-longitudes",
         ),
         (
             [270.0, 180.0, 90.0, 0.0],
-            "runs westward; expected eastward. Reverse the columns",
+            "axis-order",
         ),
-        ([0.0, np.nan], "longitude_degrees has shape (2,); expected (Q,) finite values"),
-        ([[0.0, 180.0]], "longitude_degrees has shape (1, 2); expected (Q,) finite values"),
-        ([], "longitude_degrees has shape (0,); expected (Q,)"),
-        (0.0, "longitude_degrees has shape (); expected (Q,)"),
-        (["east"], "longitude_degrees is not numeric"),
+        ([0.0, np.nan], "shapes"),
+        ([[0.0, 180.0]], "shapes"),
+        ([], "shapes"),
+        (0.0, "shapes"),
+        (["east"], "no-numbers"),
     ],
 )
-def test_axes_that_make_no_full_circle_are_refused(axis, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_axes_that_make_no_full_circle_are_refused(axis, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.LatLonGrid.from_axes([0.0, 10.0], axis)
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize("first", [np.nan, np.inf, None, "east", [0.0], 1j])
@@ -181,27 +182,28 @@ def test_a_grid_does_not_change():
 
 @one_after_another
 @pytest.mark.parametrize(
-    ("latitude", "text"),
+    ("latitude", "key"),
     [
-        ([10.0, 20.0, 20.0, 30.0], "latitude 20 appears twice (rows 1 and 2); a ring may appear once. Drop"),
-        ([10.0, 10.0 + 0.5 * NEAREST_DEGREES], "latitude 10 appears twice (rows 0 and 1)"),
-        ([10.0, 30.0, 20.0], "latitude_degrees goes up and down; expected ascending or descending. Sort"),
-        ([10.0, 20.0, 10.0], "latitude_degrees goes up and down"),
-        ([0.0, 90.5], "latitude reaches 90.5 degrees; expected -90..90"),
-        ([-91.0, 0.0], "latitude reaches -91 degrees"),
-        ([0.0, np.nan], "latitude holds NaN or infinity"),
-        ([-np.inf, 0.0], "latitude holds NaN or infinity"),
-        ([[0.0, 10.0], [0.0, 10.0]], "latitude_degrees has shape (2, 2); expected (P,), one entry for each"),
-        (10.0, "latitude_degrees has shape (); expected (P,)"),
-        ([], "latitude_degrees has shape (0,); expected (P,)"),
-        (["north"], "latitude_degrees is not numeric"),
-        ([1j], "latitude_degrees is not numeric: complex numbers"),
-        (np.ma.masked_array([0.0, 1.0], mask=[False, True]), "latitude_degrees has masked entries"),
+        ([10.0, 20.0, 20.0, 30.0], "latitude-twice"),
+        ([10.0, 10.0 + 0.5 * NEAREST_DEGREES], "latitude-twice"),
+        ([10.0, 30.0, 20.0], "axis-order"),
+        ([10.0, 20.0, 10.0], "axis-order"),
+        ([0.0, 90.5], "latitude-range"),
+        ([-91.0, 0.0], "latitude-range"),
+        ([0.0, np.nan], "not-finite"),
+        ([-np.inf, 0.0], "not-finite"),
+        ([[0.0, 10.0], [0.0, 10.0]], "shapes"),
+        (10.0, "shapes"),
+        ([], "shapes"),
+        (["north"], "no-numbers"),
+        ([1j], "no-numbers"),
+        (np.ma.masked_array([0.0, 1.0], mask=[False, True]), "masked-entries"),
     ],
 )
-def test_latitudes_that_make_no_grid_are_refused(latitude, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_latitudes_that_make_no_grid_are_refused(latitude, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.LatLonGrid(latitude, 8)
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize("count", [0, -8, 8.0, "8", None, True])
@@ -255,16 +257,17 @@ def test_missing_values_are_refused_and_masked_rings_are_named(shape, value):
 
 
 @pytest.mark.parametrize(
-    ("field", "text"),
+    ("field", "key"),
     [
-        (np.full((3, 4), 1j), "field is not numeric: complex numbers"),
-        ([["a"] * 4] * 3, "field is not numeric"),
-        (np.ma.masked_array(np.zeros((3, 4)), mask=np.eye(3, 4) > 0), "field has masked entries"),
+        (np.full((3, 4), 1j), "no-numbers"),
+        ([["a"] * 4] * 3, "no-numbers"),
+        (np.ma.masked_array(np.zeros((3, 4)), mask=np.eye(3, 4) > 0), "masked-entries"),
     ],
 )
-def test_fields_that_are_no_numbers_are_refused(field, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_fields_that_are_no_numbers_are_refused(field, key):
+    with pytest.raises(ArgumentError) as refusal:
         as_fields("field", field, GRID)
+    assert refusal.value.key == key
 
 
 def test_places_of_points_are_found_up_to_rounding():

@@ -1,7 +1,5 @@
 """Observed points of a grid: fields and columns of them are adjoint; a pole that was observed once."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -142,13 +140,14 @@ def test_the_mask_is_the_layouts_own():
 
 
 @pytest.mark.parametrize(
-    ("observed", "text"),
+    ("observed", "key"),
     [
-        (np.ones((5, 4), dtype=bool), "observed has shape (5, 4) and type bool; expected (4, 5) of bool"),
-        (np.ones((4, 5)), "observed has shape (4, 5) and type float64; expected (4, 5) of bool, True where"),
-        (np.zeros((4, 5), dtype=bool), "observed is False everywhere: nothing was observed; expected at"),
+        (np.ones((5, 4), dtype=bool), "shapes"),
+        (np.ones((4, 5)), "shapes"),
+        (np.zeros((4, 5), dtype=bool), "nothing-observed"),
     ],
 )
-def test_masks_that_are_none_are_refused(observed, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_masks_that_are_none_are_refused(observed, key):
+    with pytest.raises(ArgumentError) as refusal:
         Layout.of(GRID, observed)
+    assert refusal.value.key == key

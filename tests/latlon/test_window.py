@@ -64,18 +64,19 @@ def test_a_region_is_cut_out_of_the_full_circle_at_its_places():
 
 
 @pytest.mark.parametrize(
-    ("longitude", "said"),
+    ("longitude", "key"),
     [
-        (np.random.default_rng(0).uniform(0.0, 360.0, 50), "50 of them and .* divides 360"),
-        (np.arange(40) * 0.7001, "divides 360"),
-        ([0.0, 120.0, 240.0, 360.0], "two of longitude_degrees are one place"),
-        ([0.0, np.nan], "finite values, the longitude axis"),
-        ([[0.0, 1.0]], r"shape \(1, 2\)"),
+        (np.random.default_rng(0).uniform(0.0, 360.0, 50), "no-full-circle"),
+        (np.arange(40) * 0.7001, "no-full-circle"),
+        ([0.0, 120.0, 240.0, 360.0], "longitude-twice"),
+        ([0.0, np.nan], "shapes"),
+        ([[0.0, 1.0]], "shapes"),
     ],
 )
-def test_what_is_no_window_is_refused(longitude, said):
-    with pytest.raises(ArgumentError, match=said):
+def test_what_is_no_window_is_refused(longitude, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.LatLonWindow.from_axes([0.0], longitude)
+    assert refusal.value.key == key
 
 
 def test_fields_of_another_shape_are_refused():

@@ -169,7 +169,9 @@ def test_constants(where, y, mean):
 
 @pytest.mark.parametrize("unit", [1e-200, 1e-70, 1e70, 1e200])
 def test_units_far_from_one(unit):
-    with pytest.raises(ArgumentError, match=r"y departs from the prior mean by .* Use another unit for y"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.fit(cagp.Matern32, X, unit * Y)
-    with pytest.raises(ArgumentError, match=r"by .* expected 1e-60 to 1e\+60. Use another unit for X"):
+    assert refusal.value.key == "out-of-range"
+    with pytest.raises(ArgumentError) as refusal:
         cagp.fit(cagp.Matern32, unit * X, Y)
+    assert refusal.value.key == "out-of-range"

@@ -246,17 +246,18 @@ def test_several_fields_share_the_parameters():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "key"),
     [
-        ({"actions": 0}, "actions is 0; expected"),
-        ({"mean": cagp.mean_family("constant")}, 'method "elbo" has a known mean'),
-        ({"noise_deviations": np.linspace(0.0, 0.1, 50)}, 'method "elbo" has one noise for all points'),
+        ({"actions": 0}, "no-count"),
+        ({"mean": cagp.mean_family("constant")}, "method-elbo"),
+        ({"noise_deviations": np.linspace(0.0, 0.1, 50)}, "method-elbo"),
     ],
 )
-def test_what_does_not_go_together_is_refused(change, said):
+def test_what_does_not_go_together_is_refused(change, key):
     X, y = drawn(cagp.Matern32(0.3), n=50)
-    with pytest.raises(ArgumentError, match=said):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.fit(cagp.Matern32, X, y, **{"mean": 0.0, "method": "elbo", **change})
+    assert refusal.value.key == key
 
 
 def test_auto_says_why():

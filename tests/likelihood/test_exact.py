@@ -87,12 +87,13 @@ def test_memory_is_bounded():
     DenseLikelihood(cagp.Matern32, X, residuals, memory_limit_bytes=needed)
     with pytest.raises(
         BudgetError,
-        match=r"exact likelihood of 200 points needs .* Raise memory_limit_bytes, use method=\"vecchia",
-    ):
+    ) as refusal:
         DenseLikelihood(cagp.Matern32, X, residuals, memory_limit_bytes=needed - 1)
+    assert refusal.value.key == "memory"
 
 
 def test_a_matrix_that_is_not_positive_definite_is_an_error():
     X = np.zeros((5, 2))
-    with pytest.raises(NumericalError, match="not positive definite"):
+    with pytest.raises(NumericalError) as refusal:
         dense_likelihood(cagp.Matern32, X, np.ones((5, 1))).evaluate(1.0, -0.5)
+    assert refusal.value.key == "not-positive-definite"

@@ -17,6 +17,8 @@ from cagp_dist.store.memo import FolderMemo
 from pipelines.experiments.adam import Adam
 from pipelines.experiments.sgpr import Sgpr
 
+from ..joined import one_after_another
+
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 NAMES = "lengthscale", "variance", "noise_variance"
@@ -289,26 +291,25 @@ def test_lbfgs_that_takes_another_way_works_it_out(tmp_path):
     assert len(hill.evaluated) == again.evaluations - 2
 
 
+@one_after_another
 @either
 @pytest.mark.parametrize(
-    ("change", "text"),
+    "change",
     [
-        (lambda value, gradient: (np.nan, gradient), "the objective is nan at step 2, lengthscale"),
-        (lambda value, gradient: (-np.inf, gradient), "the objective is -inf at step 2, lengthscale"),
-        (
-            lambda value, gradient: (value, np.full(5, np.nan)),
-            "the objective has a gradient that is not finite at step 2, .*noise_variance .*narrower bounds",
-        ),
+        lambda value, gradient: (np.nan, gradient),
+        lambda value, gradient: (-np.inf, gradient),
+        lambda value, gradient: (value, np.full(5, np.nan)),
     ],
 )
-def test_what_is_not_finite_is_named(optimiser, change, text):
+def test_what_is_not_finite_is_named(optimiser, change):
     class Cliff(Hill):
         def __call__(self, vector):
             found = super().__call__(vector)
             return found if len(self.evaluated) < 3 else change(*found)
 
-    with pytest.raises(NumericalError, match=text):
+    with pytest.raises(NumericalError) as refusal:
         maximise(Cliff(), START, optimiser=optimiser, stopping=NEVER)
+    assert refusal.value.key == "likelihood-not-finite"
 
 
 @pytest.mark.parametrize("error", [ArgumentError, NumericalError])
@@ -330,41 +331,44 @@ def test_errors_of_the_objective_say_where(error):
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("given", "key"),
     [
-        ({"start": START[:4]}, r"start has shape \(4,\); expected \(5,\)"),
-        ({"start": np.where(BEST == 0.5, np.nan, BEST)}, r"start\[4\] is nan; expected finite"),
-        ({"bounds": [(0.1, 1.0)]}, "bounds has 1 pairs; expected one for each of lengthscale, variance"),
-        ({"bounds": [(0.1, 2.0), (2.0, 0.1), (0.1, 1.0)]}, r"bounds of variance are \(2, 0.1\)"),
-        ({"bounds": [(0.0, 2.0), (0.1, 2.0), (0.1, 1.0)]}, "a bound of lengthscale is 0.0; expected"),
+        ({"start": START[:4]}, "shapes"),
+        ({"start": np.where(BEST == 0.5, np.nan, BEST)}, "not-finite"),
+        ({"bounds": [(0.1, 1.0)]}, "bounds"),
+        ({"bounds": [(0.1, 2.0), (2.0, 0.1), (0.1, 1.0)]}, "bounds-reversed"),
+        ({"bounds": [(0.0, 2.0), (0.1, 2.0), (0.1, 1.0)]}, "not-positive"),
         (
             {"bounds": [(2.0, 3.0), (0.1, 2.0), (0.1, 1.0)]},
-            r"start with lengthscale 1, outside of its bounds \(2, 3\); start within",
+            "start-outside-bounds",
         ),
-        ({"checkpoints": FolderMemo("nowhere")}, "checkpoints given without a fingerprint"),
+        ({"checkpoints": FolderMemo("nowhere")}, "no-fingerprint"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_what_makes_no_sense_is_refused(given, key):
+    with pytest.raises(ArgumentError) as refusal:
         maximise(Hill(), **{"start": START, **given})
+    assert refusal.value.key == key
 
 
+@one_after_another
 @pytest.mark.parametrize(
-    ("make", "text"),
+    ("make", "key"),
     [
-        (lambda: LBFGS(steps=-1), "steps is -1"),
-        (lambda: LBFGS(memory=0), "memory is 0"),
-        (lambda: Adam(steps=1.5), "steps is 1.5"),
-        (lambda: Adam(learning_rate=0.0), "learning_rate is 0.0"),
-        (lambda: Adam(beta1=1.0), "beta1 is 1.0; expected a number between 0 and 1"),
-        (lambda: Stopping(window=0), "window is 0"),
-        (lambda: Stopping(gradient_norm=-1.0), "gradient_norm is -1.0"),
-        (lambda: Stopping(rise=2.0), "rise is 2.0; expected 0 to 1"),
+        (lambda: LBFGS(steps=-1), "no-count"),
+        (lambda: LBFGS(memory=0), "no-count"),
+        (lambda: Adam(steps=1.5), "no-count"),
+        (lambda: Adam(learning_rate=0.0), "not-positive"),
+        (lambda: Adam(beta1=1.0), "out-of-range"),
+        (lambda: Stopping(window=0), "no-count"),
+        (lambda: Stopping(gradient_norm=-1.0), "not-positive"),
+        (lambda: Stopping(rise=2.0), "out-of-range"),
     ],
 )
-def test_settings_are_checked(make, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_settings_are_checked(make, key):
+    with pytest.raises(ArgumentError) as refusal:
         make()
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize("learn_inducing", [False, True])

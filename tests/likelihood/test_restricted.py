@@ -146,10 +146,12 @@ def test_what_cannot_be_restricted_is_refused():
         cagp.fit(cagp.Matern32, X, y[:, 0], mean=PLANE, method="elbo")
     assert refused.value.key == "method-elbo"
     level = cagp.BasisMean(lambda X: np.ones((len(X), 2)), ("level", "elevation"))
-    with pytest.raises(ArgumentError, match=r"elevation cannot be estimated: .* a combination of level\."):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.fit(cagp.Matern32, X, y[:, 0], mean=level)
-    with pytest.raises(ArgumentError, match=r"level is 1\.5"):
+    assert refusal.value.key == "coefficient-undetermined"
+    with pytest.raises(ArgumentError) as refusal:
         cagp.fit(cagp.Matern32, X, y[:, 0], mean=0.0).intervals(1.5)
+    assert refusal.value.key == "out-of-range"
 
 
 def test_intervals_are_symmetric_in_the_logarithms():

@@ -144,12 +144,14 @@ def test_memory_is_bounded():
     residuals = residuals_on(grid, 2)
     settings = {"executor": SerialExecutor()}
     RingLikelihood(cagp.Matern32, grid, residuals, memory_limit_bytes=needed, **settings)
-    with pytest.raises(BudgetError, match=r"grid of 6 x 12 points needs .* every other row and column"):
+    with pytest.raises(BudgetError) as refusal:
         RingLikelihood(cagp.Matern32, grid, residuals, memory_limit_bytes=needed - 1, **settings)
+    assert refusal.value.key == "memory"
     missing = np.arange(72).reshape(6, 12) % 7 == 0
     kept = masked_bytes(
         Wavenumbers(grid.latitude_degrees, 12, True), fields=2, workers=1, missing=np.count_nonzero(missing)
     )
     masked_likelihood(cagp.Matern32, grid, residuals, missing, kept)
-    with pytest.raises(BudgetError, match=r"6 x 12 points of which 11 are missing needs .* every other row"):
+    with pytest.raises(BudgetError) as refusal:
         masked_likelihood(cagp.Matern32, grid, residuals, missing, kept - 1)
+    assert refusal.value.key == "memory"

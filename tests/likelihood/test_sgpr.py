@@ -86,16 +86,17 @@ def test_points_that_add_nothing_are_left_out():
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("given", "key"),
     [
-        ({"count": 0}, "count is 0; expected an integer of at least 1"),
-        ({"placement": "pivoted"}, "placement is 'pivoted'; expected one of space-filling, random"),
-        ({"seed": -1}, "seed is -1"),
+        ({"count": 0}, "no-count"),
+        ({"placement": "pivoted"}, "unknown-word"),
+        ({"seed": -1}, "no-count"),
     ],
 )
-def test_a_placement_that_makes_no_sense_is_refused(given, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_a_placement_that_makes_no_sense_is_refused(given, key):
+    with pytest.raises(ArgumentError) as refusal:
         inducing_points(cagp.Matern32(0.3), np.eye(4), **{"count": 2, **given})
+    assert refusal.value.key == key
 
 
 def test_a_bound_has_a_fingerprint_of_all_that_it_depends_on():

@@ -66,7 +66,6 @@ def test_a_limit_of_the_noise_ratio_is_named_where_it_decides():
 def test_a_matrix_that_is_singular_in_floating_point_gives_no_numbers():
     X = np.linspace(0.0, 1.0, 30).reshape(-1, 1)
     held = {"noise_variance": (1e-30, 1e-30)}
-    with pytest.raises(
-        NumericalError, match=r"with a noise variance of .*e-\d+ times the variance: .* raise"
-    ):
+    with pytest.raises(NumericalError) as refusal:
         cagp.fit(cagp.SquaredExponential, X, np.sin(9.0 * X[:, 0]), mean=0.0, bounds=held)
+    assert refusal.value.key == "not-positive-definite"

@@ -311,35 +311,36 @@ def test_parts_of_one_family_are_ordered_and_others_left():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "settings", "text"),
+    ("kernel", "settings", "key"),
     [
-        ((cagp.Matern32, 3), {}, r"expected one of the classes .*or several of them as a tuple"),
-        ((), {}, r"kernel is \(\); expected one of the classes"),
-        ((cagp.Matern32,) * 5, {}, "kernel has 5 parts; expected at most 4"),
-        (TRUTH, {}, r"expected \(Matern32, Matern32\), whose numbers are fitted. To begin there give start="),
+        ((cagp.Matern32, 3), {}, "kernel-unknown"),
+        ((), {}, "kernel-unknown"),
+        ((cagp.Matern32,) * 5, {}, "too-many-parts"),
+        (TRUTH, {}, "kernel-with-numbers"),
         (
             TWO,
             {"start": {"lengthscale": 0.5}},
-            "start of lengthscale is 0.5; expected 2 numbers, one for",
+            "start",
         ),
         (
             TWO,
             {"start": {"noise_variance": (1.0, 2.0)}},
-            r"start of noise_variance is .*expected one number",
+            "start",
         ),
-        (TWO, {"start": {"variance": (1.0, -2.0)}}, "start of variance is -2.0; expected a finite number"),
-        (TWO, {"start": {"lengthscale": (0.5, 99.0)}}, "start of lengthscale is 99, outside its bounds"),
-        (TWO, {"bounds": {"lengthscale": ((0.1, 1.0),)}}, r"expected \(lower, upper\), or 2 of these"),
+        (TWO, {"start": {"variance": (1.0, -2.0)}}, "not-positive"),
+        (TWO, {"start": {"lengthscale": (0.5, 99.0)}}, "start-outside-bounds"),
+        (TWO, {"bounds": {"lengthscale": ((0.1, 1.0),)}}, "bounds"),
         (
             TWO,
             {"bounds": {"lengthscale": ((0.1, 1.0), (1.0, 0.1))}},
-            r"bounds of lengthscale are \(1, 0.1\), reversed",
+            "bounds-reversed",
         ),
     ],
 )
-def test_what_does_not_fit_a_sum_is_refused(kernel, settings, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_what_does_not_fit_a_sum_is_refused(kernel, settings, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.fit(kernel, GRID, draw(TRUTH, 0.1, seed=0), **settings)
+    assert refusal.value.key == key
 
 
 def test_one_class_in_a_tuple_is_that_class():

@@ -303,32 +303,34 @@ def test_the_plan_counts_covariances_of_all_nodes():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("arguments", "key"),
     [
-        (([[0.0], [1.0]], [0.5], [2]), "a weight for each node"),
-        (([[0.0], [1.0]], [0.5, 0.5], [1]), "each node in one cell"),
-        (([[0.0], [1.0]], [0.5, 0.6], [2]), "sum 1 in each cell"),
-        (([[0.0], [1.0]], [1.5, -0.5], [2]), "at least zero"),
-        (([[0.0], [1.0]], [0.5, 0.5], [2, 0]), "one integer of at least 1"),
+        (([[0.0], [1.0]], [0.5], [2]), "cell-counts"),
+        (([[0.0], [1.0]], [0.5, 0.5], [1]), "cell-counts"),
+        (([[0.0], [1.0]], [0.5, 0.6], [2]), "cell-weights"),
+        (([[0.0], [1.0]], [1.5, -0.5], [2]), "cell-weights"),
+        (([[0.0], [1.0]], [0.5, 0.5], [2, 0]), "cell-counts"),
     ],
 )
-def test_bad_cells(arguments, expected):
-    with pytest.raises(ArgumentError, match=expected):
+def test_bad_cells(arguments, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.CellMeans(*arguments)
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize(
-    ("edges", "expected"),
+    ("edges", "key"),
     [
-        (([0.0, -10.0], [0.0, 10.0]), "latitude_edges_degrees .* strictly ascending"),
-        (([0.0, 10.0], [0.0]), "longitude_edges_degrees .* at least two edges"),
-        (([0.0, 91.0], [0.0, 10.0]), "cells reach from latitude 0 to 91; expected -90 to 90"),
-        (([0.0, 10.0], [0.0, 370.0]), "more than 360 degrees"),
+        (([0.0, -10.0], [0.0, 10.0]), "edges"),
+        (([0.0, 10.0], [0.0]), "edges"),
+        (([0.0, 91.0], [0.0, 10.0]), "latitude-range"),
+        (([0.0, 10.0], [0.0, 370.0]), "cells-overlap"),
     ],
 )
-def test_bad_edges(edges, expected):
-    with pytest.raises(ArgumentError, match=expected):
+def test_bad_edges(edges, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.cell_means(*edges)
+    assert refusal.value.key == key
 
 
 def test_cells_in_other_coordinates_are_refused():

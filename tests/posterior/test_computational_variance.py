@@ -441,21 +441,22 @@ def test_the_plan_counts_what_the_share_needs(n, traced):
 
 
 @pytest.mark.parametrize(
-    ("asked", "text"),
+    "asked",
     [
-        (np.zeros(4, dtype=int), r"has shape \(4,\) .* expected integers of at least 1, one for each of 4"),
-        (np.ones(4), "type float64; expected integers"),
-        (np.ones((4, 2), dtype=int), r"has shape \(4, 2\)"),
-        (np.array([[1, 1, 2]] * 4), "differs between fields with the same gaps"),
+        np.zeros(4, dtype=int),
+        np.ones(4),
+        np.ones((4, 2), dtype=int),
+        np.array([[1, 1, 2]] * 4),
     ],
 )
-def test_iterations_by_target_are_checked(asked, text):
+def test_iterations_by_target_are_checked(asked):
     X = np.linspace(0.0, 1.0, 9)[:, None]
     y = np.ones((9, 3))
     y[0, 0] = np.nan
     prior = cagp.Prior(cagp.Matern32(0.3), noise_variance=0.1)
-    with pytest.raises(ArgumentError, match=text):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.posterior_mean(prior, X, y, X[:4], solver=cagp.GaussSeidel(1), iterations_by_target=asked)
+    assert refusal.value.key == "iterations-by-target"
 
 
 def test_the_mean_alone_goes_through_all_iterations():

@@ -268,29 +268,30 @@ def test_a_basis_is_a_value():
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "key"),
     [
-        ({"X": X[:2], "y": Y[:2, 0]}, r"3 coefficients \(constant, latitude, latitude\^2\) but 2 points obs"),
+        ({"X": X[:2], "y": Y[:2, 0]}, "few-observations"),
         (
             {"X": cagp.unit_sphere([10.0, 10, 10, -10], [0.0, 50, 90, 0]), "y": np.zeros(4)},
-            r"of latitude\^2 cannot be estimated: .* combination of constant and latitude\. Leave",
+            "coefficient-undetermined",
         ),
-        ({"X": np.zeros((4, 2)), "y": np.zeros(4), "X_test": [[0.0, 1.0]]}, "X has 2 columns, but a mean by"),
+        ({"X": np.zeros((4, 2)), "y": np.zeros(4), "X_test": [[0.0, 1.0]]}, "mean-of-latitudes"),
         (
             {"mean": cagp.BasisMean(lambda X: X[:, :2], ("east",))},
-            r"basis of the mean has shape \(60, 2\) for 60 points; expected \(60, 1\), a column for each of",
+            "shapes",
         ),
         (
             {"mean": cagp.BasisMean(lambda X: np.where(X[:, :1] > 0.5, np.nan, 1.0), ("elevation",))},
-            r"elevation of the mean is nan at \d+ points? of \d+, the first at \[0\.",
+            "mean-values",
         ),
     ],
 )
-def test_a_mean_that_cannot_be_estimated_is_refused(changes, text):
+def test_a_mean_that_cannot_be_estimated_is_refused(changes, key):
     given = {"X": X, "y": Y[:, 0], "X_test": X_TEST, "mean": QUADRATIC, **changes}
     prior = cagp.Prior(KERNEL, 0.1, mean=given["mean"])
-    with pytest.raises(ArgumentError, match=text):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.condition(prior, given["X"], given["y"], given["X_test"], solver=UNFINISHED)
+    assert refusal.value.key == key
 
 
 def test_what_needs_a_known_mean_says_so():

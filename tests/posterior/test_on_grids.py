@@ -1,7 +1,5 @@
 """Exact posteriors of fields on a grid against dense formulas: T28, any gaps, any targets, poles, fields."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -322,31 +320,32 @@ def test_noise_below_rounding_is_an_error():
 
 
 @pytest.mark.parametrize(
-    ("change", "text"),
+    ("change", "key"),
     [
         (
             {"grid": np.zeros((3, 3))},
-            "y has shape (7, 10) but X has 3 points; expected (3,), or (3, T) for T fields",
+            "shapes",
         ),
-        ({"y": np.zeros((10, 7))}, "y has shape (10, 7); expected (7, 10) (latitude, longitude), or T such"),
-        ({"y": np.zeros(70)}, "y has shape (70,); expected (7, 10)"),
-        ({"y": np.zeros((0, 7, 10))}, "y has shape (0, 7, 10); expected (7, 10)"),
-        ({"y": np.full((7, 10), 1j)}, "y is not numeric: complex numbers"),
+        ({"y": np.zeros((10, 7))}, "shapes"),
+        ({"y": np.zeros(70)}, "shapes"),
+        ({"y": np.zeros((0, 7, 10))}, "shapes"),
+        ({"y": np.full((7, 10), 1j)}, "no-numbers"),
         (
             {"y": np.full((7, 10), np.nan)},
-            "y is NaN everywhere: nothing was observed; expected at least one value",
+            "nothing-observed",
         ),
-        ({"y": np.full((7, 10), np.inf)}, "y holds infinity; expected finite values, or NaN where nothing"),
-        ({"latitude": [91.0], "longitude": [0.0]}, "latitude reaches 91 degrees; expected -90..90"),
-        ({"latitude": [0.0], "longitude": [np.nan]}, "longitude holds NaN or infinity"),
-        ({"latitude": [0.0, 1.0], "longitude": [0.0]}, "expected two vectors of one length"),
-        ({"covariance": "half"}, 'covariance is \'half\'; expected "diagonal" or "full"'),
+        ({"y": np.full((7, 10), np.inf)}, "infinite"),
+        ({"latitude": [91.0], "longitude": [0.0]}, "latitude-range"),
+        ({"latitude": [0.0], "longitude": [np.nan]}, "not-finite"),
+        ({"latitude": [0.0, 1.0], "longitude": [0.0]}, "shapes"),
+        ({"covariance": "half"}, "covariance-unknown"),
     ],
 )
-def test_bad_input_is_refused(change, text):
+def test_bad_input_is_refused(change, key):
     grid, y, _ = the_case("poles", "few")
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+    with pytest.raises(ArgumentError) as refusal:
         solve(**{"grid": grid, "y": y, **change})
+    assert refusal.value.key == key
 
 
 def test_a_prior_that_is_none_is_refused():

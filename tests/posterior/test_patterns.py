@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import re
 
 import numpy as np
 import pytest
@@ -351,39 +350,41 @@ def with_(array, place, value):
     return changed
 
 
+@one_after_another
 @pytest.mark.parametrize(
-    ("call", "text"),
+    ("call", "key"),
     [
         (
             lambda: on_points(SOME[0], y=with_(Y, (slice(None), 2), np.nan)),
-            "y[:, 2] is NaN everywhere: nothing was observed; expected at least one value",
+            "nothing-observed",
         ),
-        (lambda: on_grid(SOME[0], y=with_(FIELDS, 4, np.nan)), "y[4] is NaN everywhere: nothing was obs"),
+        (lambda: on_grid(SOME[0], y=with_(FIELDS, 4, np.nan)), "nothing-observed"),
         (
             lambda: on_points(SOME[0], y=with_(Y, (0, 1), -np.inf)),
-            "y holds infinity; expected finite values,",
+            "infinite",
         ),
         (
             lambda: on_points(cagp.ConjugateGradient(2)),
-            "y holds 5 fields; conjugate gradients follow one residual",
+            "several-fields",
         ),
         (
             lambda: on_points(cagp.ConjugateGradient(2), y=Y[:, :2], mean=0.0),
-            "y holds 2 fields; conjugate gradients follow one residual",
+            "several-fields",
         ),
         (
             lambda: on_points(SOME[0], mean=lambda points: np.zeros((len(points), 2))),
-            "the prior mean has 2 columns for 5 fields; expected one column, or one per field",
+            "mean-columns",
         ),
         (
             lambda: on_points(SOME[0], noise=NOISE[:54]),
-            "noise_variance of shape (54,); expected one number, or",
+            "shapes",
         ),
     ],
 )
-def test_bad_input_is_refused(call, text):
-    with pytest.raises(ArgumentError, match=re.escape(text)):
+def test_bad_input_is_refused(call, key):
+    with pytest.raises(ArgumentError) as refusal:
         call()
+    assert refusal.value.key == key
 
 
 def test_nothing_the_caller_gave_is_changed():

@@ -107,11 +107,10 @@ def test_the_wait_for_jobs_is_spoken_of_and_ends(asked, monkeypatch, caplog):
     monkeypatch.setattr(deadlines, "POLL_SECONDS", 5.0)
     with (
         caplog.at_level(logging.WARNING),
-        pytest.raises(
-            ClusterError, match=r"none of 2 worker jobs of PBS began within 100 s. `qstat .*queue_seconds"
-        ),
+        pytest.raises(ClusterError) as refusal,
     ):
         open_executor("pbs", deadlines=Deadlines(queue_seconds=100.0)).__enter__()
+    assert refusal.value.key == "no-workers"
     assert sum(pauses) == 105.0
     assert [record.getMessage() for record in caplog.records if record.name == batch.__name__] == [
         f"waiting for worker jobs of PBS: 0 of 2 have begun after {seconds} s of at most 100 s; "
@@ -131,10 +130,9 @@ def test_work_begins_on_the_jobs_that_have_begun(asked, caplog):
 @pytest.mark.parametrize("name", BATCH_SYSTEMS)
 def test_a_machine_that_submits_no_jobs_is_found_out_first(name, asked, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        ConfigurationError, match=f"jobs with {BATCH_SYSTEMS[name].submit}, which is not on PATH"
-    ):
+    with pytest.raises(ConfigurationError) as refusal:
         check_batch_system(name)
+    assert refusal.value.key == "no-batch-system"
 
 
 @pytest.mark.parametrize(

@@ -70,15 +70,17 @@ def test_plain_tcp_another_certificate_and_none_are_refused(cluster, tmp_path, m
         open_executor(address.replace("tls", "tcp")).__enter__()
     assert refusal.value.key == "no-scheduler"
     make_certificates(tmp_path)
-    with configured(tmp_path), pytest.raises(ClusterError, match="no Dask scheduler answers at tls://"):
+    with configured(tmp_path), pytest.raises(ClusterError) as refusal:
         open_executor(address).__enter__()
+    assert refusal.value.key == "no-scheduler"
     with pytest.raises(ConfigurationError) as refusal:
         open_executor(address).__enter__()
     assert refusal.value.key == "certificate"
     with pytest.raises(OSError, match=r"(?i)tls|ssl|closed"):  # has nothing to show
         asyncio.run(greet(address, ssl._create_unverified_context()))
-    with pytest.raises(ClusterError, match="no Dask scheduler answers"), configured(tmp_path):
+    with pytest.raises(ClusterError) as refusal, configured(tmp_path):
         open_executor(cluster.workers[0].address).__enter__()  # a worker does not let others in either
+    assert refusal.value.key == "no-scheduler"
 
 
 async def greet(address, context):
@@ -90,8 +92,9 @@ async def greet(address, context):
 
 
 def test_plain_tcp_where_the_configuration_requires_encryption(folder):
-    with configured(folder), pytest.raises(ConfigurationError, match=r"requires encryption .* write tls://"):
+    with configured(folder), pytest.raises(ConfigurationError) as refusal:
         open_executor("tcp://127.0.0.1:8786").__enter__()
+    assert refusal.value.key == "not-encrypted"
 
 
 def test_certificates_belong_to_their_owner_and_are_kept_until_their_last_week(tmp_path, monkeypatch):
@@ -127,8 +130,9 @@ def test_plain_tcp_to_another_machine_is_refused_unless_allowed(form, tmp_path, 
     if form == "file":
         scheduler = str(tmp_path / "scheduler.json")
         Path(scheduler).write_text(f'{{"address": "{address}"}}')
-    with pytest.raises(ConfigurationError, match=rf"{address} are not encrypted.*tls://.*--insecure"):
+    with pytest.raises(ConfigurationError) as refusal:
         open_executor(scheduler).__enter__()
+    assert refusal.value.key == "not-encrypted"
     with pytest.raises(ClusterError) as refusal:
         open_executor(scheduler, insecure=True).__enter__()
     assert refusal.value.key == "no-scheduler"

@@ -171,10 +171,9 @@ def test_workers_that_are_all_lost_at_once_are_a_cluster_error(successors, monke
 def test_address_where_nobody_answers(impatient):
     address = f"tcp://127.0.0.1:{closed_port()}"
     began = time.monotonic()
-    with pytest.raises(
-        ClusterError, match=rf"no Dask scheduler answers at {address} .*`dask scheduler` runs"
-    ):
+    with pytest.raises(ClusterError) as refusal:
         open_executor(address).__enter__()
+    assert refusal.value.key == "no-scheduler"
     assert time.monotonic() - began < 10.0
 
 
@@ -186,17 +185,17 @@ def test_address_that_is_no_address(impatient):
 
 def test_scheduler_file_that_is_not_there(tmp_path):
     path = tmp_path / "scheduler.json"
-    with pytest.raises(
-        ClusterError, match=f"scheduler file {path} does not exist. Check that `dask scheduler --"
-    ):
+    with pytest.raises(ClusterError) as refusal:
         open_executor(str(path)).__enter__()
+    assert refusal.value.key == "no-scheduler-file"
 
 
 def test_scheduler_file_of_another_time(tmp_path, impatient):
     path = tmp_path / "scheduler.json"
     path.write_text(json.dumps({"address": "tcp://127.0.0.1:1"}))
-    with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {path}"):
+    with pytest.raises(ClusterError) as refusal:
         open_executor(str(path)).__enter__()
+    assert refusal.value.key == "no-scheduler"
 
 
 @pytest.mark.exhaustive
@@ -242,9 +241,10 @@ def test_a_scheduler_without_workers(empty_cluster, monkeypatch):
     assert refusal.value.key == "no-workers"
     with (
         Client(empty_cluster, set_as_default=False) as client,
-        pytest.raises(ClusterError, match="has no workers after 0 s; start some"),
+        pytest.raises(ClusterError) as refusal,
     ):
         DaskExecutor(client)
+    assert refusal.value.key == "no-workers"
 
 
 def test_tasks_of_another_version_are_refused_by_workers_that_came_late(cluster):
@@ -307,10 +307,9 @@ def test_batch_systems_need_their_extra(scheduler, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
     with pytest.raises(
         ConfigurationError,
-        match=rf'scheduler = "{scheduler}" needs dask_jobqueue \(.*\)\. '
-        r"Run: \S+python\S* -m pip install 'cagp-dist\[hpc\]'$",
-    ):
+    ) as refusal:
         open_executor(scheduler).__enter__()
+    assert refusal.value.key == "no-package"
 
 
 def test_a_small_worker_keeps_room_for_its_own_process():

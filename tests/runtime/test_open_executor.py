@@ -27,10 +27,9 @@ def test_names():
 def test_unknown_names_are_refused_with_the_known_ones(name):
     with pytest.raises(
         ConfigurationError,
-        match=rf'scheduler is "{name}"; expected "local", "serial", "slurm", "pbs", "tcp://HOST:PORT", '
-        '"tls://HOST:PORT" or',
-    ):
+    ) as refusal:
         open_executor(name).__enter__()
+    assert refusal.value.key == "scheduler-unknown"
 
 
 def test_local_checks_its_workers():

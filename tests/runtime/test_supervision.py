@@ -87,21 +87,22 @@ def clock(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("workers", "text"),
+    ("workers", "key"),
     [
         (
             {"a": worker(status="paused")},
-            r"waited for 0.2 s .* 1 worker 1 is paused .* Give the workers",
+            "workers-idle",
         ),
-        ({"a": worker(), "b": worker()}, r"no worker worked on one: of 2 workers 0 are paused"),
-        ({"a": worker(executing=1)}, r"no task ended for 0.4 s, although workers work.* raise \[runtime\]"),
-        ({"new": worker()}, "all workers of the Dask cluster were lost"),
+        ({"a": worker(), "b": worker()}, "workers-idle"),
+        ({"a": worker(executing=1)}, "stalled"),
+        ({"new": worker()}, "workers-lost"),
     ],
 )
-def test_a_cluster_that_makes_no_headway_is_an_error_that_says_why(workers, text, clock):
+def test_a_cluster_that_makes_no_headway_is_an_error_that_says_why(workers, key, clock):
     watch = Watch(Stub(workers), Deadlines(idle_seconds=0.2, stall_seconds=0.4), ["a", "b"])
-    with pytest.raises(ClusterLostError, match=text):
+    with pytest.raises(ClusterLostError) as refusal:
         clock.look_on(watch, seconds=5.0)
+    assert refusal.value.key == key
     assert clock.now < 0.5
 
 

@@ -231,8 +231,9 @@ def test_a_task_that_nobody_waits_for_is_not_run():
 
 @pytest.mark.parametrize("workers", [0, -2, 1.5, "2", True])
 def test_a_pool_needs_a_thread(workers):
-    with pytest.raises(ArgumentError, match=f"workers is {workers!r}; expected an integer of at least 1"):
+    with pytest.raises(ArgumentError) as refusal:
         ThreadExecutor(workers)
+    assert refusal.value.key == "no-count"
 
 
 def test_default_is_one_thread_per_core_of_this_process():

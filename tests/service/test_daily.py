@@ -390,8 +390,9 @@ def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(begun,
 def test_a_prior_that_moves_with_the_newest_time_is_refused_for_several(tmp_path):
     write_source(tmp_path / "field.zarr", DAYS)
     moving = {"mean": "constant", "fit_times": {"last": "2d", "at": "00:00"}}
-    with pytest.raises(ConfigurationError, match="would change each day"):
+    with pytest.raises(ConfigurationError) as refusal:
         list(daily(the_job(tmp_path, times=ALL, prior=moving)))
+    assert refusal.value.key == "fit-times-moving"
 
 
 @pytest.mark.exhaustive
@@ -435,11 +436,13 @@ def test_a_damaged_series_is_named(begun, tmp_path):
     content = bytearray(chunk.read_bytes())
     content[len(content) // 2] ^= 1
     chunk.write_bytes(content)
-    with pytest.raises(StoreError, match=r"t2m_mean.* is damaged"):
+    with pytest.raises(StoreError) as refusal:
         series.verify_series(tmp_path / "out")
+    assert refusal.value.key == "damaged"
     shutil.rmtree(version)
-    with pytest.raises(StoreError, match="which is missing"):
+    with pytest.raises(StoreError) as refusal:
         list(daily(begun()))
+    assert refusal.value.key == "lost"
 
 
 def test_a_day_that_fails_ends_no_other_and_is_tried_ever_less_often(begun, tmp_path, monkeypatch):

@@ -128,22 +128,17 @@ def test_a_job_that_does_not_fit_on_the_disk_is_refused_before_it_begins(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
+    "count",
     [
-        (
-            9 * MIB,
-            r"takes about 10 MiB of disk for its run, and 20 MiB for checkpoints, and 9 MiB .* root\.$",
-        ),
-        (
-            30 * MIB - 1,
-            r"choose another \[output\] root, or give \[runtime\] checkpoint_seconds = 10000000: then",
-        ),
+        9 * MIB,
+        30 * MIB - 1,
     ],
 )
-def test_the_error_says_what_helps(tmp_path, monkeypatch, count, text):
+def test_the_error_says_what_helps(tmp_path, monkeypatch, count):
     free(monkeypatch, count)
-    with pytest.raises(BudgetError, match=text):
+    with pytest.raises(BudgetError) as refusal:
         check_disk(tmp_path, DiskNeed(10 * MIB, 20 * MIB))
+    assert refusal.value.key == "disk"
     free(monkeypatch, 30 * MIB)
     check_disk(tmp_path / "not" / "there", DiskNeed(10 * MIB, 20 * MIB))
 
@@ -191,8 +186,9 @@ def test_a_plan_counts_the_checkpoints_of_its_own_run_alone(tmp_path, monkeypatc
     free(monkeypatch, enough)
     plan_job(asked, on_plan=plans.append)
     own.rename(own.with_name("0" * 32))
-    with pytest.raises(BudgetError, match="of disk for its run, and"):
+    with pytest.raises(BudgetError) as refusal:
         plan_job(asked, on_plan=plans.append)
+    assert refusal.value.key == "disk"
     assert plans[0] == plans[1]
     assert need.line() in plans[1].lines()
 

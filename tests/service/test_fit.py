@@ -331,8 +331,9 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
         ended(unconverged, spread=(0.1, 0.2, 0.3)),  # the noise is known, and not reached
     ):
         assert not wrong.ok
-        with pytest.raises(FitError, match="Nothing was published"):
+        with pytest.raises(FitError) as refusal:
             check_fit(parse_job(job_text).prior, wrong)
+        assert refusal.value.key == "fit-not-converged"
 
 
 def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
@@ -433,17 +434,13 @@ def test_a_mean_with_odd_characters_is_quoted(job_text):
 
 
 @pytest.mark.parametrize(
-    ("status", "at_bound", "said"),
+    ("status", "at_bound"),
     [
-        (FitStatus.FLAT, (), r"ended flat: The likelihood hardly depends"),
-        (
-            FitStatus.AT_BOUND,
-            ("lengthscale", "variance"),
-            r"ended at-bound \(lengthscale and variance\): A parameter ended on its bound",
-        ),
+        (FitStatus.FLAT, ()),
+        (FitStatus.AT_BOUND, ("lengthscale", "variance")),
     ],
 )
-def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_text, status, at_bound, said):
+def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_text, status, at_bound):
     job = parse_job(job_text)
     good = fit_job(job)
     check_fit(job.prior, good)
@@ -455,8 +452,9 @@ def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_te
         standard_errors=StandardErrors(np.nan, np.nan, 0.1),
     )
     bad = dataclasses.replace(good, result=result)
-    with pytest.raises(FitError, match=said) as caught:
+    with pytest.raises(FitError) as caught:
         check_fit(job.prior, bad)
+    assert caught.value.key == "fit-not-converged"
     assert caught.value.exit_code == 3
     assert str(caught.value).endswith(prior_table(job.prior, good))
     told = bad.attributes()

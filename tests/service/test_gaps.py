@@ -1,7 +1,5 @@
 """Jobs on fields whose gaps differ between times: every value counts, against dense formulas."""
 
-import re
-
 import numpy as np
 import pytest
 import xarray as xr
@@ -151,10 +149,9 @@ def test_dropped_gaps_are_one_solve_of_the_points_with_all_values(field):
     assert gaps.values == np.count_nonzero(~np.isnan(seen.t2m.values))
     assert 80 < gaps.complete < all_values.size.observed < gaps.values
     assert plan_job(job(field, solver={"name": "conjugate-gradient", "iterations": 2})).solves == 4
-    with pytest.raises(
-        BudgetError, match=r'Results of 3 solves.* or write gaps = "drop" in \[observations\]'
-    ):
+    with pytest.raises(BudgetError) as refusal:
         plan_job(job(field, cluster={"memory_limit": "1MiB"}, map=map_grid(8.0)))
+    assert refusal.value.key == "memory"
 
 
 @pytest.mark.exhaustive
@@ -194,12 +191,14 @@ def test_a_number_may_mark_what_is_missing(field, tmp_path):
         marked = write(values, *axes, tmp_path, name=f"marked{marker:g}", missing=marker)
         found = ingest(job(marked, observations={"missing": marker}), report=lambda text: None)
         np.testing.assert_array_equal(found.t2m.values, values)
-        with pytest.raises(DataError, match=rf"it probably marks .* missing={re.escape(f'{marker:.12g}')} "):
+        with pytest.raises(DataError) as refusal:
             ingest(job(marked), report=lambda text: None)
+        assert refusal.value.key == "missing-mark"
     values[2] = np.nan
     empty = write(values, *axes, tmp_path, name="empty", missing=-9999.0)
-    with pytest.raises(DataError, match="NaN everywhere at 2020-01-03T00:00"):
+    with pytest.raises(DataError) as refusal:
         run(job(empty, observations={"missing": -9999}))
+    assert refusal.value.key == "empty-times"
 
 
 def test_a_time_without_a_value_to_score_is_reported_as_such(field, tmp_path):

@@ -162,7 +162,6 @@ def test_samples_that_do_not_fit_are_refused_before_any_work(tmp_path, monkeypat
     import cagp_dist.service.run as service
 
     monkeypatch.setattr(service, "memory_limit", lambda job, executor: 10 * 2**20)
-    with pytest.raises(
-        BudgetError, match=r"Gauss-Seidel on 300 points needs about .* for 400 samples of 648 targets at"
-    ):
+    with pytest.raises(BudgetError) as refusal:
         run(the_job(tmp_path, map_table={"std_samples": 400}))
+    assert refusal.value.key == "memory"

@@ -295,12 +295,13 @@ def test_a_run_before_in_another_unit_or_of_another_level_is_refused(after_first
     high = other.model_copy(update={"observations": other.observations.model_copy(update={"level": 500.0})})
     celsius = replace(task.points.variable, units="degC")
     earlier, time = partial(earlier_runs, other.output.folder), task.points.times[0]
-    for asked, variable, expected in (
-        (other, celsius, 'its units "K", and of this one "degC"'),
-        (high, task.points.variable, "its level null, and of this one 500.0"),
+    for asked, variable in (
+        (other, celsius),
+        (high, task.points.variable),
     ):
-        with pytest.raises(ConfigurationError, match=expected):
+        with pytest.raises(ConfigurationError) as refusal:
             run_before(earlier, asked, time=time, variable=variable)
+        assert refusal.value.key == "previous-run"
 
 
 def spoiled(path):

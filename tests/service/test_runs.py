@@ -107,14 +107,15 @@ def test_the_first_digits_of_a_key_name_a_run(root):
     assert find_run(root / "cc") == root / "runs" / f"{KEYS[2]}.zarr"
     assert find_run(root / KEYS[0]) == root / "runs" / f"{KEYS[0]}.zarr"
     assert find_run(root).stem == KEYS[1]
-    with pytest.raises(ConfigurationError, match=r"2 runs in .* begin with a: .* Give more digits"):
+    with pytest.raises(ConfigurationError) as refusal:
         find_run(root / "a")
-    with pytest.raises(
-        ConfigurationError, match=r"there is no published run in .* begins with ee\. `cagp list"
-    ):
+    assert refusal.value.key == "several-runs"
+    with pytest.raises(ConfigurationError) as refusal:
         find_run(root / "ee")
-    with pytest.raises(ConfigurationError, match="there is no published run in"):
+    assert refusal.value.key == "no-run"
+    with pytest.raises(ConfigurationError) as refusal:
         find_run(root / "*")
+    assert refusal.value.key == "no-run"
 
 
 def test_open_writes_a_report_that_is_not_there_and_prints_it(root, monkeypatch):

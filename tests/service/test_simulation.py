@@ -224,8 +224,9 @@ def test_errors_are_looked_at_in_no_more_points_than_that(field, tmp_path, monke
 
 
 def test_a_job_whose_points_do_not_fit_is_told_what_to_change(field, tmp_path):
-    with pytest.raises(BudgetError, match=r"cannot be simulated for this job: 175 .* fewer --simulations"):
+    with pytest.raises(BudgetError) as refusal:
         simulated(field, tmp_path, 2_000, memory_limit_bytes=2**20)
+    assert refusal.value.key == "memory"
 
 
 def test_solvers_with_directions_for_each_field_say_what_that_takes(field, tmp_path):
@@ -239,5 +240,6 @@ def test_solvers_with_directions_for_each_field_say_what_that_takes(field, tmp_p
 
 def test_every_solver_says_how_many_fields_and_which_seed():
     for wrong in ({"count": 0}, {"count": 2.5}, {"seed": -1}):
-        with pytest.raises(ArgumentError, match="expected an integer of at least"):
+        with pytest.raises(ArgumentError) as refusal:
             Simulations(**wrong)
+        assert refusal.value.key == "no-count"

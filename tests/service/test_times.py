@@ -179,10 +179,9 @@ def test_a_remote_store_is_asked_again_only_for_what_is_new(store, tmp_path, mon
 
 def test_a_plan_asks_no_remote_source_but_knows_what_was_ingested(store, tmp_path, monkeypatch):
     wanted = job(f"zarr:{store}", '"2017-04"', tmp_path / "out")
-    with pytest.raises(
-        ConfigurationError, match=r"was not read yet\. Run `cagp ingest` with the same job first"
-    ):
+    with pytest.raises(ConfigurationError) as refusal:
         plan_job(wanted)
+    assert refusal.value.key == "not-read-yet"
     ingest(
         resolved(job(f"zarr:{store}", '["2017-04-02", "2017-05-01"]', tmp_path / "out"), report=quiet),
         report=quiet,
@@ -210,33 +209,34 @@ def test_the_climate_data_store_counts_back_from_six_days_ago(rule, listed):
 )
 def test_a_source_that_has_every_time_needs_to_be_told_which(rule, monkeypatch):
     monkeypatch.setattr(cds, "connect_to_cds", None)
-    with pytest.raises(
-        ConfigurationError, match=r'"cds" has every hour since 1940; say which, with every or at'
-    ):
+    with pytest.raises(ConfigurationError) as refusal:
         resolved(job("cds", rule), report=quiet)
+    assert refusal.value.key == "no-times"
     with pytest.raises(ConfigurationError) as refused:
         resolved(job("synthetic", rule), report=quiet)
     assert (refused.value.key, refused.value.remedies[0].name) == ("no-times", "times")
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    "rule",
     [
-        ('"2017-06"', r"no time in 2017-06; it has 137 times from 2017-03-30T00:00 to 2017-05-03T00:00\.$"),
-        ('["2017-04", "2016-04"]', "no time in 2016-04"),
-        ('{ from = "2018-01-01", to = "2018-02-01" }', "no time in this window; it has 137 times"),
-        ('{ last = "1h", at = "12:00" }', "no 12:00 lies between 2017-05-02T23:00 and 2017-05-03T00:00"),
+        '"2017-06"',
+        '["2017-04", "2016-04"]',
+        '{ from = "2018-01-01", to = "2018-02-01" }',
+        '{ last = "1h", at = "12:00" }',
     ],
 )
-def test_what_the_source_does_not_have_is_said(store, tmp_path, rule, said):
-    with pytest.raises(DataError, match=said):
+def test_what_the_source_does_not_have_is_said(store, tmp_path, rule):
+    with pytest.raises(DataError) as refusal:
         resolved(job(f"zarr:{store}", rule, tmp_path), report=quiet)
+    assert refusal.value.key == "times"
 
 
 def test_times_of_a_rule_that_the_source_lacks_are_named(store, tmp_path):
     wanted = resolved(job(f"zarr:{store}", '{ last = "1d", every = "9h" }', tmp_path), report=quiet)
-    with pytest.raises(DataError, match=r"1 of 3 selected times are not in the source: 2017-05-02T15:00"):
+    with pytest.raises(DataError) as refusal:
         ingest(wanted, report=quiet)
+    assert refusal.value.key == "absent-times"
 
 
 @one_after_another
@@ -309,8 +309,9 @@ def test_times_of_the_command_line_replace_those_of_the_job(store, tmp_path):
     assert replaced.design == listed.design
     assert len(resolved(replaced, report=quiet).observations.listed_times) == 4
     assert with_times(listed, "all").observations.times is None
-    with pytest.raises(ConfigurationError, match=r'^--times "all": source "cds" needs times'):
+    with pytest.raises(ConfigurationError) as refusal:
         with_times(job("cds", '["2017-04-27T12:00"]'), "all")
+    assert refusal.value.key == "option-times"
 
 
 @pytest.mark.parametrize(
@@ -339,10 +340,12 @@ def test_the_times_of_a_source_are_those_of_its_field(file, store, tmp_path):
     assert np.array_equal(
         source_times(f"zarr:{store}", cache_directory=scratch), open_zarr(str(store)).time.values
     )
-    with pytest.raises(DataError, match="No such file"):
+    with pytest.raises(DataError) as refusal:
         file_times(tmp_path / "absent.nc", scratch=scratch)
-    with pytest.raises(ConfigurationError, match=r"source 'sampel' is not known.*Did you mean 'sample'"):
+    assert refusal.value.key == "unreadable"
+    with pytest.raises(ConfigurationError) as refusal:
         source_times("sampel", cache_directory=scratch)
+    assert refusal.value.key == "source"
 
 
 def test_a_time_axis_that_runs_ahead_of_the_data_is_cut(tmp_path):

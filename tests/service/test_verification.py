@@ -94,15 +94,17 @@ def test_a_run_whose_values_are_not_those_of_its_job_is_found(copied):
 
     rewrite(copied, shift)
     verify_run(copied)  # files and ranges are in order
-    with pytest.raises(StoreError, match=r"t2m_mean of .* differs from another solve by 0\.0013 "):
+    with pytest.raises(StoreError) as refusal:
         solve_again(copied, points=40)
+    assert refusal.value.key == "differs"
 
     def spoil(groups):
         groups["posterior"]["t2m_mean"][1, 3] = np.nan
 
     rewrite(copied, spoil)
-    with pytest.raises(StoreError, match="posterior/t2m_mean holds 1 NaN"):
+    with pytest.raises(StoreError) as refusal:
         verify_run(copied)
+    assert refusal.value.key == "not-finite"
 
 
 def test_a_run_without_its_observations_or_with_others_is_not_solved_again(copied, monkeypatch):

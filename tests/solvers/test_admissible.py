@@ -93,8 +93,9 @@ def test_bands_of_rings_are_checked_alike(name):
     prior = cagp.Prior(problem.kernel, float(problem.layout.noise[0]))
     field = problem.field()
     solver = cagp.BlockJacobi(2, block_size=2 * problem.grid.n_longitudes, damping=3.0)
-    with pytest.raises(ArgumentError, match="with which the iteration diverges") as error:
+    with pytest.raises(ArgumentError) as error:
         cagp.condition(prior, problem.grid, field, problem.points[:3], solver=solver)
+    assert error.value.key == "relaxation"
     largest = float(re.search(r"below ([\d.e+-]+)\. Leave", str(error.value))[1])
     for part, psd in ((0.9, True), (0.97, False)):
         taken = cagp.BlockJacobi(200, block_size=solver.block_size, damping=part * largest)

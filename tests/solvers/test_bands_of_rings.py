@@ -201,7 +201,7 @@ def test_points_solved_alike_go_by_tiles_where_memory_is_too_short_for_rings(sol
     assert "all points at once, one wavenumber of the rings after" in "".join(by_rings.stats.plan.lines())
     assert_close(by_rings.mean, by_tiles.mean)
     assert_close(by_rings.variance, by_tiles.variance)
-    with pytest.raises(BudgetError, match="two-level block Gauss-Seidel on the grid on 1,200 points needs"):
+    with pytest.raises(BudgetError) as refusal:
         cagp.condition(
             PRIOR,
             grid,
@@ -210,6 +210,7 @@ def test_points_solved_alike_go_by_tiles_where_memory_is_too_short_for_rings(sol
             solver=cagp.TwoLevelBlockGaussSeidel(1, 2),
             memory_limit_bytes=10 * 2**20,
         )
+    assert refusal.value.key == "memory"
 
 
 def test_a_damping_that_the_waves_leave_too_large_is_refused_with_the_range():
@@ -224,10 +225,9 @@ def test_a_damping_that_the_waves_leave_too_large_is_refused_with_the_range():
             found = cagp.condition(prior, problem.grid, problem.field(), NEW, solver=asked)
             assert found.stats.downdate_psd
             continue
-        with pytest.raises(
-            ArgumentError, match=rf"damping is .*above 0 and below {limit:.3g}\. Leave damping"
-        ):
+        with pytest.raises(ArgumentError) as refusal:
             cagp.condition(prior, problem.grid, problem.field(), NEW, solver=asked)
+        assert refusal.value.key == "relaxation"
 
 
 @pytest.mark.parametrize("rings_per_block", [1, 2])

@@ -85,36 +85,36 @@ def test_several_fields_share_a_hybrid_without_conjugate_gradients():
 
 
 @pytest.mark.parametrize(
-    ("parts", "text"),
+    ("parts", "key"),
     [
-        ([], r"parts is \[\]; expected a list of at least one of ConjugateGradient"),
-        ([cagp.Cholesky()], r"parts is \[Cholesky\(\)\]; expected a list"),
-        (BLOCKS, r"parts is BlockGaussSeidel.*; expected a list"),
-        ([BLOCKS, cagp.BlockJacobi(1, 20)], r"parts have blocks of 20 and 40 points; expected one size"),
+        ([], "parts-of-solver"),
+        ([cagp.Cholesky()], "parts-of-solver"),
+        (BLOCKS, "parts-of-solver"),
+        ([BLOCKS, cagp.BlockJacobi(1, 20)], "block-sizes"),
         (
             [cagp.GaussSeidel(3, computational_share=0.1)],
-            r"a part has a computational_share; .* Leave it out",
+            "share-of-part",
         ),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(parts, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_parts_that_do_not_fit_are_refused(parts, key):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Hybrid(parts)
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize(
-    ("parts", "text"),
+    "parts",
     [
-        ([DIRECTIONS, BLOCKS], "conjugate gradients, then block Gauss-Seidel"),
-        ([DIRECTIONS], "conjugate gradients"),
-        ([BLOCKS, DIRECTIONS, cagp.RandomActions(2)], "Gauss-Seidel, then conjugate gradients, then random"),
+        [DIRECTIONS, BLOCKS],
+        [DIRECTIONS],
+        [BLOCKS, DIRECTIONS, cagp.RandomActions(2)],
     ],
 )
-def test_only_sweeps_are_conditioned_and_only_on_the_last_part(parts, text):
-    with pytest.raises(
-        ArgumentError, match=rf"condition is true with .*{text}.*; expected .* Put that one last"
-    ):
+def test_only_sweeps_are_conditioned_and_only_on_the_last_part(parts):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Hybrid(parts, condition=True)
+    assert refusal.value.key == "order-of-parts"
 
 
 def test_parts_may_be_named():
@@ -122,8 +122,9 @@ def test_parts_may_be_named():
     assert named == cagp.Hybrid([BLOCKS, cagp.TwoLevelBlockJacobi(1, 40), DIRECTIONS])
     assert named.points_per_block == 40
     assert cagp.Hybrid("gauss-seidel 1, block-jacobi 2").points_per_block == 1024
-    with pytest.raises(ArgumentError, match=r"with 'cholesky 1'; expected names and numbers of iterations"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Hybrid("gauss-seidel 1, cholesky 1")
+    assert refusal.value.key == "parts-of-solver"
     with pytest.raises(ArgumentError) as refused:
         cagp.Hybrid([BLOCKS], block_size=40)
     assert refused.value.key == "block-sizes"

@@ -1,7 +1,6 @@
 """Where rings cannot be swept: what is refused, and what goes by tiles."""
 
 import itertools
-import re
 
 import numpy as np
 import pytest
@@ -40,13 +39,14 @@ both = pytest.mark.parametrize("solver", SOLVES.values(), ids=SOLVES)
 @both
 def test_fields_that_are_not_of_the_grid_are_refused(solver):
     grid = grid_problem("poles, even Q").grid
-    for field, text in (
-        (np.zeros((12, 9)), "y has shape (12, 9); expected (9, 12) (latitude, longitude), or T such fields"),
-        (np.full((9, 12), np.nan), "y is NaN everywhere: nothing was observed"),
-        (np.full((9, 12), np.inf), "y holds infinity; expected finite values, or NaN where nothing was obs"),
+    for field, key in (
+        (np.zeros((12, 9)), "shapes"),
+        (np.full((9, 12), np.nan), "nothing-observed"),
+        (np.full((9, 12), np.inf), "infinite"),
     ):
-        with pytest.raises(ArgumentError, match=re.escape(text)):
+        with pytest.raises(ArgumentError) as refusal:
             cagp.condition(PRIOR, grid, field, grid, solver=solver)
+        assert refusal.value.key == key
 
 
 def test_conjugate_gradients_take_one_field():
@@ -66,14 +66,15 @@ def test_blocks_that_do_not_fit_into_memory_are_refused():
 
     problem = grid_problem()
     rings = cagp.RingGram(problem.grid, problem.kernel, noise_variance=0.1, executor=Cramped())
-    with pytest.raises(BudgetError, match=r"factors of a 9 x 12 grid take .* use a coarser grid"):
+    with pytest.raises(BudgetError) as refusal:
         next(sweeps(rings, problem.field(), iterations=1))
+    assert refusal.value.key == "memory"
 
 
 @both
 def test_solves_that_do_not_fit_into_memory_are_refused_before_they_start(solver):
     problem, begun = grid_problem("no poles, odd Q"), []
-    with pytest.raises(BudgetError, match=r"on 104 points needs about .*, more than the 4.88 KiB"):
+    with pytest.raises(BudgetError) as refusal:
         cagp.condition(
             PRIOR,
             problem.grid,
@@ -83,6 +84,7 @@ def test_solves_that_do_not_fit_into_memory_are_refused_before_they_start(solver
             memory_limit_bytes=5000,
             progress=begun.append,
         )
+    assert refusal.value.key == "memory"
     assert begun == []
 
 
@@ -112,8 +114,9 @@ def test_rings_cannot_be_swept_where_a_point_is_missing():
     observed[2, 2] = False
     part = cagp.MaskedRings(problem.rings, observed)
     asked = Problem(part, np.zeros((problem.n - 1, 1)), NEW, full_covariance=False)
-    with pytest.raises(ArgumentError, match="is not a complete latitude-longitude grid; expected a RingGram"):
+    with pytest.raises(ArgumentError) as refusal:
         next(solver.states(asked, executor=SERIAL, plan=plan))
+    assert refusal.value.key == "grid-type"
 
 
 @pytest.mark.parametrize("unlike", [2.0, [0.5, *[1.0] * 62], [*[1.0] * 62, 3.0]], ids=["all", "less", "more"])

@@ -160,6 +160,7 @@ def test_what_is_wrong_is_said():
     with pytest.raises(ArgumentError) as refused:
         find_preconditioner("ilu")
     assert refused.value.key == "preconditioner-unknown"
-    with pytest.raises(ArgumentError, match="preconditioner_size is 0; expected an integer of at least 1"):
+    with pytest.raises(ArgumentError) as refusal:
         find_preconditioner("pivoted-cholesky", 0)
+    assert refusal.value.key == "no-count"
     assert find_preconditioner("nystrom") == Nystrom()

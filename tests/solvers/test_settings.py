@@ -38,8 +38,9 @@ every_solver = pytest.mark.parametrize("solver", EVERY)
     by_turns({"solver": EVERY, "iterations": [-1, 2.0, "2", None, True, np.float64(4.0)]}),
 )
 def test_iterations_must_be_a_count(solver, iterations):
-    with pytest.raises(ArgumentError, match=r"iterations is .*; expected an integer of at least 0"):
+    with pytest.raises(ArgumentError) as refusal:
         solver(iterations)
+    assert refusal.value.key == "no-count"
 
 
 @every_solver
@@ -51,8 +52,9 @@ def test_counts_of_numpy_are_counts(solver):
 @pytest.mark.parametrize("solver", [cagp.BlockGaussSeidel, cagp.BlockJacobi])
 @pytest.mark.parametrize("block_size", [0, -1, 2.5, "all", None, False])
 def test_block_size_must_be_a_count(solver, block_size):
-    with pytest.raises(ArgumentError, match=r"block_size is .*; expected an integer of at least 1"):
+    with pytest.raises(ArgumentError) as refusal:
         solver(2, block_size=block_size)
+    assert refusal.value.key == "no-count"
 
 
 @one_after_another
@@ -66,64 +68,70 @@ def test_relaxation_must_lie_between_0_and_2(solver, relaxation):
 @pytest.mark.parametrize("solver", [cagp.Jacobi, cagp.BlockJacobi])
 @pytest.mark.parametrize("damping", [0.0, -0.5, np.nan, np.inf, "0.1"])
 def test_damping_must_be_positive(solver, damping):
-    with pytest.raises(ArgumentError, match=r"damping is .*; expected a finite number above zero"):
+    with pytest.raises(ArgumentError) as refusal:
         solver(2, damping=damping)
+    assert refusal.value.key == "not-positive"
 
 
 @pytest.mark.parametrize("step", [0.0, -0.5, np.nan, np.inf, "0.1"])
 def test_step_must_be_positive(step):
-    with pytest.raises(ArgumentError, match=r"step is .*; expected a finite number above zero"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.Richardson(2, step=step)
+    assert refusal.value.key == "not-positive"
 
 
 @pytest.mark.parametrize("solver", [cagp.Richardson, cagp.Chebyshev])
 @pytest.mark.parametrize(
-    ("settings", "text"),
+    ("settings", "key"),
     [
         (
             {"preconditioner": "jacobi"},
-            "preconditioner is 'jacobi'; expected one of 'pivoted",
+            "preconditioner-unknown",
         ),
         (
             {"preconditioner": "block-gauss-seidel"},
-            "'nystrom', 'vecchia': the spectrum that it leaves has bou",
+            "preconditioner-unknown",
         ),
-        ({"preconditioner_size": 9}, "preconditioner_size is 9 without a preconditioner; expected one of"),
+        ({"preconditioner_size": 9}, "no-preconditioner"),
         (
             {"preconditioner": "nystrom", "preconditioner_size": 0},
-            "preconditioner_size is 0; expected an integer of",
+            "no-count",
         ),
     ],
 )
-def test_preconditioners_are_those_that_leave_bounds(solver, settings, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_preconditioners_are_those_that_leave_bounds(solver, settings, key):
+    with pytest.raises(ArgumentError) as refusal:
         solver(2, **settings)
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize("colours", [1, 0, 2.0, None])
 def test_colours_must_be_a_count(colours):
-    with pytest.raises(ArgumentError, match=r"colours is .*; expected an integer of at least 2"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.BlockGaussSeidel(2, order="multicolour", colours=colours)
+    assert refusal.value.key == "no-count"
 
 
 @pytest.mark.parametrize("solver", [cagp.GaussSeidel, cagp.BlockGaussSeidel, sor])
 @pytest.mark.parametrize(
-    ("settings", "text"),
+    ("settings", "key"),
     [
-        ({"order": "shuffled"}, "order is 'shuffled'; expected one of 'given', 'random'"),
-        ({"order": None}, "order is None; expected one of 'given', 'random'"),
-        ({"order": "random", "seed": -1}, "seed is -1; expected an integer of at least 0"),
+        ({"order": "shuffled"}, "unknown-word"),
+        ({"order": None}, "unknown-word"),
+        ({"order": "random", "seed": -1}, "no-count"),
     ],
 )
-def test_orders_are_those_there_are(solver, settings, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_orders_are_those_there_are(solver, settings, key):
+    with pytest.raises(ArgumentError) as refusal:
         solver(2, **settings)
+    assert refusal.value.key == key
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, None, "seed"])
 def test_seed_must_be_a_count(seed):
-    with pytest.raises(ArgumentError, match=r"seed is .*; expected an integer of at least 0"):
+    with pytest.raises(ArgumentError) as refusal:
         cagp.RandomActions(2, seed=seed)
+    assert refusal.value.key == "no-count"
 
 
 def test_seeds_differ():

@@ -8,6 +8,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.service.jobfile.solver_table import SOLVER_TABLES
 from cagp_dist.solvers.actions.block_sparse import BlockLayout, block_sums
 
+from ..joined import one_after_another
 from ..oracle import assert_close
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -92,20 +93,22 @@ def test_solvers_with_the_same_weights_are_equal():
     assert one != cagp.SparseActions(5, values=np.zeros(50))
 
 
+@one_after_another
 @pytest.mark.parametrize(
-    ("make", "text"),
+    ("make", "key"),
     [
-        (lambda: cagp.SparseActions(-1), "actions is -1"),
-        (lambda: cagp.SparseActions(5, "random"), "order is 'random'"),
-        (lambda: cagp.SparseActions(5, seed=-1), "seed is -1"),
-        (lambda: cagp.SparseActions(5, values=np.ones((5, 2))), r"values has shape \(5, 2\); expected one"),
-        (lambda: cagp.SparseActions(5, values=[1.0, np.nan]), r"shape \(2,\); expected one finite number"),
-        (lambda: posterior(cagp.SparseActions(5, values=np.ones(49))), "values holds 49 numbers; .* the 50"),
+        (lambda: cagp.SparseActions(-1), "no-count"),
+        (lambda: cagp.SparseActions(5, "random"), "unknown-word"),
+        (lambda: cagp.SparseActions(5, seed=-1), "no-count"),
+        (lambda: cagp.SparseActions(5, values=np.ones((5, 2))), "shapes"),
+        (lambda: cagp.SparseActions(5, values=[1.0, np.nan]), "shapes"),
+        (lambda: posterior(cagp.SparseActions(5, values=np.ones(49))), "shapes"),
     ],
 )
-def test_what_makes_no_sense_is_refused(make, text):
-    with pytest.raises(ArgumentError, match=text):
+def test_what_makes_no_sense_is_refused(make, key):
+    with pytest.raises(ArgumentError) as refusal:
         make()
+    assert refusal.value.key == key
 
 
 def test_they_can_be_mixed_with_others():

@@ -61,10 +61,9 @@ def test_damping_that_diverges_is_refused_with_the_range(problem):
     projection = coarse_projection(gram, columns=8, executor=SERIAL)
     limit = 1.9 / largest_eigenvalue(gram, projection, block_size=40, executor=SERIAL, steps=40)
     problem.condition(cagp.TwoLevelBlockJacobi(1, 40, coarse=8, damping=0.99 * limit))
-    with pytest.raises(
-        ArgumentError, match=rf"damping is .*may diverge; expected a number above 0 and below {limit:.3g}\."
-    ):
+    with pytest.raises(ArgumentError) as refusal:
         problem.condition(cagp.TwoLevelBlockJacobi(1, 40, coarse=8, damping=1.01 * limit))
+    assert refusal.value.key == "relaxation"
 
 
 @pytest.mark.parametrize("solver_class", [cagp.TwoLevelBlockGaussSeidel, cagp.TwoLevelBlockJacobi])

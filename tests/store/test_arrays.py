@@ -2,7 +2,6 @@
 
 import errno
 import json
-import re
 import warnings
 from itertools import product
 
@@ -120,8 +119,9 @@ def test_chunks_of_a_variable_share_files(tmp_path, monkeypatch):
         content = bytearray(last.read_bytes())
         content[place] ^= 1
         last.write_bytes(content)
-        with pytest.raises(StoreError, match=re.escape(f"{last} is damaged")):
+        with pytest.raises(StoreError) as refusal:
             verify_chunks(tmp_path / "2")
+        assert refusal.value.key == "damaged"
         content[place] ^= 1
         last.write_bytes(content)
     last.unlink()
@@ -169,8 +169,9 @@ def test_a_missing_chunk_is_named(tmp_path, dataset, victim):
     (tmp_path / victim).unlink()
     assert missing_chunks(tmp_path) == [victim]
     assert missing_chunks(tmp_path, "posterior") == [victim]
-    with pytest.raises(StoreError, match=rf"{victim} is missing; it would read as the fill"):
+    with pytest.raises(StoreError) as refusal:
         read_group(tmp_path, "posterior")
+    assert refusal.value.key == "damaged"
 
 
 @pytest.mark.parametrize("victim", ["posterior/t2m/c.0.0", "posterior/score/c", "posterior/label/c.0"])
@@ -183,36 +184,41 @@ def test_any_flipped_bit_or_cut_of_a_chunk_is_found(tmp_path, dataset, victim):
         bad = bytearray(good)
         bad[bit // 8] ^= 1 << (bit % 8)
         where.write_bytes(bad)
-        with pytest.raises(StoreError, match=f"{victim} is damaged"):
+        with pytest.raises(StoreError) as refusal:
             verify_chunks(tmp_path)
+        assert refusal.value.key == "damaged"
     for length in (0, 3, len(good) - 1):
         where.write_bytes(good[:length])
-        with pytest.raises(StoreError, match=f"{victim} is damaged"):
+        with pytest.raises(StoreError) as refusal:
             read_group(tmp_path, "posterior")
+        assert refusal.value.key == "damaged"
 
 
 def test_damaged_metadata_or_no_store_is_an_error(tmp_path, dataset):
-    with pytest.raises(StoreError, match="cannot read the metadata"):
+    with pytest.raises(StoreError) as refusal:
         missing_chunks(tmp_path / "absent")
+    assert refusal.value.key == "unreadable"
     with pytest.raises(StoreError) as refused:
         read_group(tmp_path / "absent", "posterior")
     assert refused.value.key == "no-group"
     write_group(tmp_path, "posterior", dataset)
     (tmp_path / "posterior" / "t2m" / "zarr.json").write_text("{")
-    with pytest.raises(StoreError, match="cannot read the metadata"):
+    with pytest.raises(StoreError) as refusal:
         verify_chunks(tmp_path)
+    assert refusal.value.key == "unreadable"
 
 
 def test_what_a_store_cannot_hold_is_refused_before_anything_is_written(tmp_path):
     where = tmp_path / "s.zarr"
     time = np.array(["2020-01-01", "NaT"], dtype="datetime64[ns]")
-    for values, message in [
-        (time, "holds NaT"),
-        (np.array([1, None], dtype=object), "neither numbers nor text"),
-        (np.array([1j]), "dtype complex128"),
+    for values, key in [
+        (time, "times"),
+        (np.array([1, None], dtype=object), "no-numbers"),
+        (np.array([1j]), "no-numbers"),
     ]:
-        with pytest.raises(ArgumentError, match=message):
+        with pytest.raises(ArgumentError) as refusal:
             write_group(where, "g", xr.Dataset({"v": ("x", values)}))
+        assert refusal.value.key == key
     with pytest.raises(ArgumentError) as refused:
         write_group(where, "g", xr.Dataset({"v": ("x", np.zeros(2))}), chunks={"x": 0})
     assert refused.value.key == "chunks"
@@ -224,8 +230,9 @@ def test_a_full_disk_names_the_store(tmp_path, dataset, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.mkdir", full)
-    with pytest.raises(StoreError, match=rf"cannot write group 'g' of {tmp_path}: No space left"):
+    with pytest.raises(StoreError) as refusal:
         write_group(tmp_path, "g", dataset)
+    assert refusal.value.key == "disk"
 
 
 @given(
@@ -251,8 +258,9 @@ def test_a_group_is_opened_lazily_and_a_flipped_bit_is_found_on_reading(tmp_path
         with pytest.raises(ValueError, match="checksum"):
             opened.t2m[1].load()
     (tmp_path / "posterior" / "t2m" / "zarr.json").write_text("{}")
-    with pytest.raises(StoreError, match=r"cannot read the metadata of group 'posterior'"):
+    with pytest.raises(StoreError) as refusal:
         open_group(tmp_path, "posterior")
+    assert refusal.value.key == "unreadable"
 
 
 def test_the_content_hash_follows_every_number_and_nothing_else(dataset):
@@ -270,5 +278,6 @@ def test_the_content_hash_follows_every_number_and_nothing_else(dataset):
     other = numbers.assign_coords(label=("time", np.array(["a", "b", "d"])))
     assert content_sha256(wider) == content_sha256(named)
     assert len({content_sha256(field) for field in (numbers, named, other)}) == 3
-    with pytest.raises(ArgumentError, match="'name' has dtype object; expected numbers, times or text"):
+    with pytest.raises(ArgumentError) as refusal:
         content_sha256(numbers.assign_coords(name=dataset["name"].astype(object)))
+    assert refusal.value.key == "no-numbers"

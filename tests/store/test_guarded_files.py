@@ -1,7 +1,6 @@
 """Files that somebody else put in the way: links, pipes, references to other files, formulas."""
 
 import os
-import re
 
 import h5py
 import numpy as np
@@ -33,15 +32,17 @@ def precious(tmp_path):
 def test_links_in_the_output_folder_are_not_written_through(tmp_path, precious):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".lock").symlink_to(precious)
-    with pytest.raises(CagpError, match=r"cannot write .*out"), output_lock(tmp_path / "out"):
+    with pytest.raises(CagpError) as refusal, output_lock(tmp_path / "out"):
         pass
+    assert refusal.value.key == "not-writable"
     (tmp_path / "elsewhere").mkdir()
     for name in (".staging", ".series", "observations", ".weights", "report/4f1d", ".checkpoints/4f1d"):
         link = tmp_path / "other" / name
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(ConfigurationError, match=rf"{re.escape(name)} is a link to .*elsewhere"):
+        with pytest.raises(ConfigurationError) as refusal:
             output_lock(tmp_path / "other").__enter__()
+        assert refusal.value.key == "link"
         if name.startswith("report"):
             with pytest.raises(ConfigurationError) as refused:
                 write_report(tmp_path / "other" / "runs" / "4f1d.zarr")
@@ -59,12 +60,15 @@ def test_pipes_and_devices_are_refused_and_do_not_hang(tmp_path):
     os.mkfifo(pipe)
     with pytest.raises(OSError, match="not a regular file"):
         file_sha256(pipe)
-    with pytest.raises(ConfigurationError, match="not a regular file"):
+    with pytest.raises(ConfigurationError) as refusal:
         load_job(pipe)
-    with pytest.raises(ConfigurationError, match="not a regular file"):
+    assert refusal.value.key == "unreadable"
+    with pytest.raises(ConfigurationError) as refusal:
         load_job("/dev/zero")
-    with pytest.raises(DataError, match="not a regular file"):
+    assert refusal.value.key == "unreadable"
+    with pytest.raises(DataError) as refusal:
         open_file(pipe, scratch=tmp_path)
+    assert refusal.value.key == "unreadable"
     with pytest.raises(DataError) as refused:
         read_file(pipe)
     assert refused.value.key == "not-a-table"
@@ -88,18 +92,21 @@ def test_hdf5_files_that_read_other_files_are_refused(tmp_path, precious, kind):
             group.create_virtual_dataset("t2m", layout)
         else:
             group.create_dataset("t2m", (4,), "f4", external=[(str(precious), 0, 16)])
-    with pytest.raises(DataError, match=f"/below/t2m.*{kind}"):
+    with pytest.raises(DataError) as refusal:
         _open_netcdf(path, {"variable": "t2m"})
-    with pytest.raises(DataError, match=f"/below/t2m.*{kind}"):
+    assert refusal.value.key == "other-files"
+    with pytest.raises(DataError) as refusal:
         open_covariate(f"file:{path}:t2m")
+    assert refusal.value.key == "other-files"
     xr.Dataset({"t2m": ("x", np.ones(3))}).to_netcdf(tmp_path / "plain.nc", engine="h5netcdf")
     with _open_netcdf(tmp_path / "plain.nc", {"variable": "t2m"}) as plain:
         assert plain.t2m.values.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_a_synthetic_field_that_fits_nowhere_is_refused_with_its_size():
-    with pytest.raises(ConfigurationError, match=r"1,800,001 x 3,600,000 .* 47\.1 TiB") as refused:
+    with pytest.raises(ConfigurationError) as refused:
         synthetic_grid(0.0001)
+    assert refused.value.key == "grid-degrees"
     assert "grid_degrees" in str(refused.value)
 
 
@@ -114,5 +121,6 @@ def test_a_file_that_is_no_job_keeps_its_lines_to_itself():
         parse_job("root:secret:19000\n", name="shadow")
     assert "secret" not in str(told.value)
     assert "shadow" in str(told.value)
-    with pytest.raises(ConfigurationError, match="iterations = = 3"):
+    with pytest.raises(ConfigurationError) as refusal:
         parse_job("[solver]\niterations = = 3\n")
+    assert refusal.value.key == "not-toml"

@@ -164,10 +164,9 @@ def test_conflicts_without_end_are_an_error_that_names_them(monkeypatch):
 
 def test_a_time_series_wants_a_folder():
     job = parse_job(job_text(output={"root": "s3://maps/a"}))
-    with pytest.raises(
-        ConfigurationError, match="a time series is changed in place: expected the path of a folder"
-    ):
+    with pytest.raises(ConfigurationError) as refusal:
         next(daily(job))
+    assert refusal.value.key == "series-in-place"
 
 
 def test_of_earlier_runs_the_latest_are_fetched(monkeypatch, tmp_path):
@@ -195,8 +194,9 @@ def test_of_earlier_runs_the_latest_are_fetched(monkeypatch, tmp_path):
     with output_lock(tmp_path / "fresh"):
         fresh = _output(address, tmp_path / "fresh")
         (tmp_path / "fresh" / "runs" / "of-no-store.zarr").mkdir()  # not sent yet, or pruned there: no part
-        with pytest.raises(DamagedRunError, match=f"{address}/runs/{keys[2]}-.*/zarr.json is damaged"):
+        with pytest.raises(DamagedRunError) as refusal:
             next(fresh.earlier("state", before=before))
+        assert refusal.value.key == "damaged"
         server.objects[damaged] = whole
         latest, *others = fresh.earlier("state", before=before)
         # not 6, which is not earlier; 4 has no such group, however damaged it is

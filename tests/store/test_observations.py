@@ -21,6 +21,7 @@ from cagp_dist.store.ingested import IngestResult, append_times, open_observatio
 from cagp_dist.store.set_aside import set_aside_preliminary
 from cagp_dist.store.zarr_arrays import missing_chunks
 
+from ..joined import one_after_another
 from .killed_append import STEP, field
 
 SMALL = 2 * 3 * 4 * 4  # two times of the small field
@@ -121,10 +122,12 @@ def test_only_the_wanted_times_are_read(store):
     opened = open_observations(store, times=["2020-01-06T00:00Z", "2020-01-03"])
     xr.testing.assert_equal(opened, field([2, 5]))
     xr.testing.assert_equal(open_observations(store, times=field([3]).time.values), field([3]))
-    with pytest.raises(StoreError, match=f"{damaged} is damaged"):
+    with pytest.raises(StoreError) as refusal:
         open_observations(store)
-    with pytest.raises(StoreError, match=f"{damaged} is damaged"):
+    assert refusal.value.key == "damaged"
+    with pytest.raises(StoreError) as refusal:
         append_times(store, field([0, 9]))
+    assert refusal.value.key == "damaged"
 
 
 def test_absent_times_are_named(store):
@@ -135,8 +138,9 @@ def test_absent_times_are_named(store):
     with pytest.raises(DataError) as refused:
         open_observations(store, times=[])
     assert refused.value.key == "absent-times"
-    with pytest.raises(ArgumentError, match="times cannot be read"):
+    with pytest.raises(ArgumentError) as refusal:
         open_observations(store, times=["noon"])
+    assert refusal.value.key == "times"
 
 
 def test_a_process_opens_a_batch_once_to_list_it(store, monkeypatch):
@@ -169,11 +173,13 @@ def test_a_batch_that_was_exchanged_is_opened_again(store):
     batch, _ = batch_folders(store)
     good = (batch / "zarr.json").read_bytes()
     (batch / "zarr.json").write_bytes(b"{" + good)
-    with pytest.raises(DamagedStoreError, match="is damaged"):
+    with pytest.raises(DamagedStoreError) as refusal:
         stored_times(store)
+    assert refusal.value.key == "damaged"
     (batch / "zarr.json").unlink()
-    with pytest.raises(DamagedStoreError, match="is damaged"):
+    with pytest.raises(DamagedStoreError) as refusal:
         stored_times(store)
+    assert refusal.value.key == "damaged"
     (batch / "zarr.json").write_bytes(good)
     listed = batches.list_batches(store)
     assert stored_times(store).tolist() == field([0, 1]).time.values.tolist()
@@ -239,13 +245,15 @@ def test_a_damaged_chunk_is_named_and_damaged_attributes_name_the_batch(store):
     metadata = batch / "t2m" / "zarr.json"
     text = metadata.read_text()
     metadata.write_text(text.replace("NaN", "0.0"))
-    with pytest.raises(StoreError, match=f"batch {batch} is damaged: its files do not match the digest"):
+    with pytest.raises(StoreError) as refusal:
         open_observations(store)
+    assert refusal.value.key == "damaged"
     metadata.write_text(text)
     chunk = batch / "t2m" / "c.0.0.0"
     chunk.unlink()
-    with pytest.raises(StoreError, match=f"chunk {chunk} is missing"):
+    with pytest.raises(StoreError) as refusal:
         open_observations(store)
+    assert refusal.value.key == "damaged"
 
 
 def test_one_process_at_a_time_writes(store):
@@ -269,8 +277,9 @@ def test_a_full_disk_is_an_error_and_the_store_stays_as_it_was(store, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(batches.os, "rename", full)
-    with pytest.raises(StoreError, match="No space left on device"):
+    with pytest.raises(StoreError) as refusal:
         append_times(store, field([1]))
+    assert refusal.value.key == "disk"
     monkeypatch.undo()
     assert sorted(os.listdir(store.parent)) == [".observations.zarr.lock", "observations.zarr"]
     xr.testing.assert_equal(open_observations(store), field([0]))
@@ -278,24 +287,27 @@ def test_a_full_disk_is_an_error_and_the_store_stays_as_it_was(store, monkeypatc
 
 def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path):
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(ConfigurationError, match="cannot write"):
+    with pytest.raises(ConfigurationError) as refusal:
         append_times(tmp_path / "file" / "observations.zarr", field([0]))
+    assert refusal.value.key == "not-writable"
 
 
+@one_after_another
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        (lambda d: d.assign(tp=d.t2m), r"holds \['t2m', 'tp'\]"),
-        (lambda d: d.transpose("latitude", ...), "expected one variable"),
-        (lambda d: d.astype("float64"), "in float32"),
-        (lambda d: d.isel(time=[1, 0]), "times of the field are empty or not ascending"),
-        (lambda d: d.isel(time=[]), "times of the field are empty"),
-        (lambda d: d.isel(latitude=slice(None, None, -1)), "latitudes of the field .* not ascending"),
+        lambda d: d.assign(tp=d.t2m),
+        lambda d: d.transpose("latitude", ...),
+        lambda d: d.astype("float64"),
+        lambda d: d.isel(time=[1, 0]),
+        lambda d: d.isel(time=[]),
+        lambda d: d.isel(latitude=slice(None, None, -1)),
     ],
 )
-def test_what_is_not_canonical_is_refused(store, change, message):
-    with pytest.raises(ArgumentError, match=message):
+def test_what_is_not_canonical_is_refused(store, change):
+    with pytest.raises(ArgumentError) as refusal:
         append_times(store, change(field([0, 1])))
+    assert refusal.value.key == "not-canonical"
     assert not store.parent.exists()
 
 

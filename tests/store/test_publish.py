@@ -144,8 +144,9 @@ def test_a_run_is_made_current_by_its_key(root):
     second = publisher.publish_index(root, 2)
     make_current(root, run_key=publisher.key_of(1))
     assert current_run(root) == first
-    with pytest.raises(StoreError, match=f"there is no run at .*{publisher.key_of(3)}.zarr to make current"):
+    with pytest.raises(StoreError) as refusal:
         make_current(root, run_key=publisher.key_of(3))
+    assert refusal.value.key == "no-run"
     assert current_run(root) == first
     verify_files(second)
 
@@ -200,8 +201,9 @@ def test_every_truncation_and_deletion_is_found(root, step):
             with pytest.raises(StoreError, match=named):
                 verify_files(run)
         path.unlink()
-        with pytest.raises(StoreError, match=re.escape(str(path))):
+        with pytest.raises(StoreError) as refusal:
             verify_files(run)
+        assert refusal.value.key == "damaged"
         path.write_bytes(good)
     verify_files(run)
 
@@ -211,8 +213,9 @@ def test_a_manifest_cut_at_the_end_of_a_line_is_found(root):
     manifest = run.with_suffix(".sha256")
     lines = manifest.read_text().splitlines(keepends=True)
     manifest.write_text("".join(lines[:-1]))
-    with pytest.raises(StoreError, match="does not belong there"):
+    with pytest.raises(StoreError) as refusal:
         verify_files(run)
+    assert refusal.value.key == "damaged"
 
 
 @pytest.mark.parametrize(
@@ -221,16 +224,18 @@ def test_a_manifest_cut_at_the_end_of_a_line_is_found(root):
 def test_a_file_too_many_is_found(root, make):
     extra = current_run(root) / "posterior" / "extra"
     make(extra)
-    with pytest.raises(StoreError, match=f"{extra} does not belong there"):
+    with pytest.raises(StoreError) as refusal:
         verify_files(current_run(root))
+    assert refusal.value.key == "damaged"
 
 
 def test_a_link_that_leads_nowhere_is_an_error_that_names_it(root):
     path = current_run(root) / "posterior" / "zarr.json"
     path.unlink()
     path.symlink_to("nowhere")
-    with pytest.raises(StoreError, match=f"{path} cannot be read"):
+    with pytest.raises(StoreError) as refusal:
         verify_files(current_run(root))
+    assert refusal.value.key == "unreadable"
 
 
 def test_a_missing_run_is_an_error(root):
@@ -249,15 +254,17 @@ def test_a_missing_run_is_an_error(root):
 )
 def test_a_damaged_pointer_is_an_error(root, content):
     (root / "CURRENT").write_bytes(content)
-    with pytest.raises(StoreError, match="expected the hexadecimal key of a run"):
+    with pytest.raises(StoreError) as refusal:
         current_run(root)
+    assert refusal.value.key == "damaged"
 
 
 def test_a_pointer_that_cannot_be_read_is_an_error(root):
     (root / "CURRENT").unlink()
     (root / "CURRENT").mkdir()
-    with pytest.raises(StoreError, match=r"cannot read .*CURRENT: Is a directory"):
+    with pytest.raises(StoreError) as refusal:
         current_run(root)
+    assert refusal.value.key == "unreadable"
 
 
 # What is not published
@@ -270,52 +277,55 @@ def _spoil(groups, name, variable, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "variable", "value", "text"),
+    ("name", "variable", "value", "key"),
     [
-        ("posterior", "t2m_mean", np.nan, "posterior/t2m_mean holds 1 NaN or infinite values of 60"),
-        ("posterior", "t2m_std", np.inf, "posterior/t2m_std holds 1 NaN"),
-        ("posterior", "t2m_std", -0.1, "posterior/t2m_std ranges over -0.1"),
-        ("posterior", "t2m", 21.5, r"posterior/t2m ranges over 21.5\.\..*plausible is 150..350"),
-        ("calibration", "pit", 1.5, "calibration/pit ranges over"),
-        ("calibration", "coverage", np.nan, "calibration/coverage holds 1 NaN"),
+        ("posterior", "t2m_mean", np.nan, "not-finite"),
+        ("posterior", "t2m_std", np.inf, "not-finite"),
+        ("posterior", "t2m_std", -0.1, "implausible"),
+        ("posterior", "t2m", 21.5, "implausible"),
+        ("calibration", "pit", 1.5, "implausible"),
+        ("calibration", "coverage", np.nan, "not-finite"),
     ],
 )
-def test_implausible_values_are_not_published(root, name, variable, value, text):
+def test_implausible_values_are_not_published(root, name, variable, value, key):
     before = current_run(root)
     groups = _spoil(publisher.make_groups(3), name, variable, value)
-    with output_lock(root), pytest.raises(StoreError, match=text):
+    with output_lock(root), pytest.raises(StoreError) as refusal:
         publish(root, groups, run_key=publisher.key_of(3), attributes={})
+    assert refusal.value.key == key
     assert current_run(root) == before
     assert not (root / "runs" / f"{publisher.key_of(3)}.zarr").exists()
     assert list((root / ".staging").iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "key"),
     [
-        ({"run_key": "../../../tmp/x"}, "expected 16 to 64 hexadecimal digits"),
-        ({"run_key": ""}, "expected 16 to 64 hexadecimal digits"),
-        ({"groups": {}}, "no group to publish"),
-        ({"attributes": {"x": object()}}, "attribute 'x' cannot be written as JSON"),
-        ({"attributes": {"x": float("nan")}}, "attribute 'x' cannot be written as JSON"),
+        ({"run_key": "../../../tmp/x"}, "run-key"),
+        ({"run_key": ""}, "run-key"),
+        ({"groups": {}}, "no-groups"),
+        ({"attributes": {"x": object()}}, "not-json"),
+        ({"attributes": {"x": float("nan")}}, "not-json"),
     ],
 )
-def test_wrong_arguments_are_refused(tmp_path, arguments, text):
+def test_wrong_arguments_are_refused(tmp_path, arguments, key):
     settings = {
         "groups": publisher.make_groups(4, small=True),
         "run_key": "ab" * 16,
         "attributes": {},
     } | arguments
     groups = settings.pop("groups")
-    with pytest.raises(ArgumentError, match=text):
+    with pytest.raises(ArgumentError) as refusal:
         publish(tmp_path, groups, **settings)
+    assert refusal.value.key == key
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_group_that_is_not_in_the_layout_is_refused(tmp_path):
     groups = {"posterior": publisher.make_groups(5)["posterior"].drop_vars("t2m_std")}
-    with pytest.raises(StoreError, match="group 'posterior' lacks the variable 't2m_std'"):
+    with pytest.raises(StoreError) as refusal:
         publish(tmp_path, groups, run_key="ab" * 16, attributes={})
+    assert refusal.value.key == "group-layout"
 
 
 # Keys
@@ -419,8 +429,9 @@ def test_the_lock_is_free_after_an_error(tmp_path):
 def test_a_manifest_names_files_of_its_run_alone_with_their_digests(line):
     good = f"{64 * '0'}  r.zarr/t2m/zarr.json\n"
     assert manifest.parse(good.encode(), name="r.zarr", where="it") == {"t2m/zarr.json": 64 * "0"}
-    with pytest.raises(StoreError, match="line 2 of the manifest it is damaged"):
+    with pytest.raises(StoreError) as refusal:
         manifest.parse(f"{good}{line}\n".encode(), name="r.zarr", where="it")
+    assert refusal.value.key == "damaged"
 
 
 def test_very_many_files_are_flushed_in_one_step_that_may_fail(tmp_path, monkeypatch):
@@ -440,5 +451,6 @@ def test_very_many_files_are_flushed_in_one_step_that_may_fail(tmp_path, monkeyp
     monkeypatch.setattr(durable_files, "MOST_SYNCED", 2)
     monkeypatch.setattr(durable_files.ctypes, "CDLL", lambda *_, **__: SimpleNamespace(syncfs=lambda _: -1))
     monkeypatch.setattr(durable_files.ctypes, "get_errno", lambda: errno.ENOSPC)
-    with pytest.raises(DiskError, match="No space left on device"):
+    with pytest.raises(DiskError) as refusal:
         sync_tree(tmp_path)
+    assert refusal.value.key == "disk"

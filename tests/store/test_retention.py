@@ -98,12 +98,14 @@ def test_the_long_form_and_what_is_no_rule():
     }.items():
         with pytest.raises(ConfigurationError, match=said):
             parse_job(job_text(output={"root": "out", "keep": wrong}))
-        with pytest.raises(ConfigurationError, match=f'--keep "{wrong}": .*"90d", "30 runs"'):
+        with pytest.raises(ConfigurationError) as refusal:
             parse_keep(wrong)
+        assert refusal.value.key == "option-keep"
     for earlier in ("30 runs, pack", {"runs": 30, "pack": True}):
         with pytest.raises(ConfigurationError, match=r"runs are no longer packed.*; leave pack out"):
             parse_job(job_text(output={"root": "out", "keep": earlier}))
-    with pytest.raises(ConfigurationError, match="runs are no longer packed"):
+    with pytest.raises(ConfigurationError) as refusal:
         parse_keep("30 runs, pack")
+    assert refusal.value.key == "option-keep"
     with pytest.raises(ConfigurationError, match=r"unknown key \[output\] keep.run; nearest"):
         parse_job(job_text(output={"root": "out", "keep": {"run": 3}}))

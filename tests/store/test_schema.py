@@ -307,28 +307,31 @@ def test_one_time_needs_no_time_axis():
 
 
 @pytest.mark.parametrize(
-    ("change", "text"),
+    ("change", "key"),
     [
-        ({"mean": MEAN.T}, r"t2m_mean of group 'posterior' has shape \(40, 3\); expected \(3, 40\)"),
-        ({"mean": MEAN[0]}, r"t2m_mean .* has shape \(40,\)"),
-        ({"std": np.ones(T)}, r"t2m_std .* has shape \(3,\)"),
-        ({"observed": OBSERVED[:, :5]}, r"t2m of group 'posterior' has shape \(3, 5\)"),
-        ({"north": np.ones((2, 2))}, r"latitude has shape \(2, 2\); expected a vector"),
-        ({"times": ["2019-03-01"] * T}, "time has dtype <U10; expected datetime64"),
+        ({"mean": MEAN.T}, "shapes"),
+        ({"mean": MEAN[0]}, "shapes"),
+        ({"std": np.ones(T)}, "shapes"),
+        ({"observed": OBSERVED[:, :5]}, "shapes"),
+        ({"north": np.ones((2, 2))}, "shapes"),
+        ({"times": ["2019-03-01"] * T}, "no-dates"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(change, text):
+def test_shapes_that_do_not_fit_are_refused(change, key):
     arguments = POINTS | {"mean": MEAN, "std": STD, "noise_variance": 0.5, "observed": OBSERVED} | change
-    with pytest.raises(ArgumentError, match=text):
+    with pytest.raises(ArgumentError) as refusal:
         prediction_group("posterior", **arguments)
+    assert refusal.value.key == key
 
 
 def test_a_trace_needs_one_time_per_iteration_and_one_set_of_levels():
     score, other = scores(MEAN, STD, OBSERVED), scores(MEAN, STD, OBSERVED, levels=[0.5])
-    with pytest.raises(ArgumentError, match="1 scores and 2 times"):
+    with pytest.raises(ArgumentError) as refusal:
         trace_group([score], seconds=[0.0, 1.0])
-    with pytest.raises(ArgumentError, match="0 scores and 0 times"):
+    assert refusal.value.key == "shapes"
+    with pytest.raises(ArgumentError) as refusal:
         trace_group([], seconds=[])
+    assert refusal.value.key == "shapes"
     with pytest.raises(ArgumentError) as refused:
         trace_group([score, other], seconds=[0.0, 1.0])
     assert refused.value.key == "levels-differ"
@@ -345,8 +348,9 @@ def test_an_unknown_group_is_refused():
 
 def test_wrong_dimensions_are_refused():
     group = _groups()["posterior"]
-    with pytest.raises(StoreError, match="posterior/t2m_mean has dimensions"):
+    with pytest.raises(StoreError) as refusal:
         check_group("posterior", group.assign(t2m_mean=group.t2m_mean.T))
+    assert refusal.value.key == "group-layout"
 
 
 @pytest.mark.parametrize(
@@ -364,15 +368,17 @@ def test_wrong_dimensions_are_refused():
 def test_implausible_values_are_refused(name, variable, value):
     group = _groups()[name].copy(deep=True)
     group[variable] = group[variable].copy(data=np.full(group[variable].shape, value))
-    with pytest.raises(StoreError, match=f"{name}/{variable} ranges over"):
+    with pytest.raises(StoreError) as refusal:
         check_group(name, group)
+    assert refusal.value.key == "implausible"
 
 
 def test_extra_variables_are_checked_for_missing_numbers():
     group = _groups()["trace"]
     check_group("trace", group.assign(note=("iteration", ["a", "b", "c"])))
-    with pytest.raises(StoreError, match="trace/extra holds 1 NaN"):
+    with pytest.raises(StoreError) as refusal:
         check_group("trace", group.assign(extra=("iteration", [1.0, np.nan, 2.0])))
+    assert refusal.value.key == "not-finite"
 
 
 # Attributes of the root
@@ -452,8 +458,9 @@ def test_the_part_that_was_not_computed_may_be_there_or_not():
     with pytest.raises(StoreError) as refused:
         check_group("posterior", group.assign(t2m_std_computational=-group.t2m_std_computational))
     assert refused.value.key == "implausible"
-    with pytest.raises(StoreError, match="t2m_std_computational has dimensions"):
+    with pytest.raises(StoreError) as refusal:
         check_group("posterior", group.assign(t2m_std_computational=group.t2m_std_computational[0]))
+    assert refusal.value.key == "group-layout"
 
 
 def test_a_map_has_all_its_error_bars_or_none():
@@ -466,10 +473,12 @@ def test_a_map_has_all_its_error_bars_or_none():
     assert variable_in(alone).name == "t2m"
     assert variable_in(alone).long_name == variable_in(whole).long_name
     for name in ("t2m_std", "t2m_predictive_std"):
-        with pytest.raises(StoreError, match="group 'map' has one of t2m_std and t2m_predictive_std"):
+        with pytest.raises(StoreError) as refusal:
             check_group("map", whole.drop_vars(name))
-        with pytest.raises(StoreError, match=f"group 'map_std' lacks the variable '{name}'"):
+        assert refusal.value.key == "group-layout"
+        with pytest.raises(StoreError) as refusal:
             check_group("map_std", whole.drop_vars(name))
+        assert refusal.value.key == "group-layout"
     with pytest.raises(StoreError) as refused:
         check_group("map_std", whole.isel(latitude=slice(None, None, -1)))
     assert refused.value.key == "axis-order"

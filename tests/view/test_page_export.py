@@ -48,11 +48,13 @@ def test_its_own_folder_is_replaced_and_no_other(tmp_path, world):
         other = tmp_path / f"{name}-{len(content)}"
         other.mkdir()
         (other / name).write_text(content)
-        with pytest.raises(ConfigurationError, match="did not write"):
+        with pytest.raises(ConfigurationError) as refusal:
             export_page(world, other)
+        assert refusal.value.key == "other-files"
         assert [path.name for path in other.iterdir()] == [name]
-    with pytest.raises(ConfigurationError, match="did not write"):
+    with pytest.raises(ConfigurationError) as refusal:
         export_page(world, tmp_path / "notes.txt-4" / "notes.txt")
+    assert refusal.value.key == "other-files"
 
 
 def test_the_command_exports_and_helps(tmp_path, world):

@@ -199,20 +199,24 @@ def test_only_this_machine_can_connect(page):
 
 def test_what_cannot_be_served_is_said(tmp_path, world, page):
     port = int(page.url.rsplit(":", 1)[1].strip("/"))
-    with pytest.raises(ConfigurationError, match=rf"port {port} .*in use.*Name another port"):
+    with pytest.raises(ConfigurationError) as refusal:
         serve(world, port=port)
-    with pytest.raises(ConfigurationError, match="no published run"):
+    assert refusal.value.key == "port"
+    with pytest.raises(ConfigurationError) as refusal:
         serve(tmp_path)
+    assert refusal.value.key == "no-run"
     (tmp_path / "empty.zarr").mkdir()
-    with pytest.raises(StoreError, match="no published run"):
+    with pytest.raises(StoreError) as refusal:
         serve(tmp_path / "empty.zarr")
+    assert refusal.value.key == "no-run"
 
 
 def test_a_run_without_map_or_points_is_refused(tmp_path, world):
     run = tmp_path / "run.zarr"
     shutil.copytree(current_run(world), run, ignore=shutil.ignore_patterns("map", "posterior"))
-    with pytest.raises(StoreError, match="nothing to show"):
+    with pytest.raises(StoreError) as refusal:
         serve(run)
+    assert refusal.value.key == "nothing-to-show"
 
 
 def test_a_run_without_map_is_served(tmp_path):
