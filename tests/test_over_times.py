@@ -78,23 +78,24 @@ def test_whole_grids_are_the_posterior_of_their_points_t44(latitudes):
     """On the grid and beside it, jointly by samples, and their density."""
     grid, y, prior, (dense_prior, X, values) = fields_on(latitudes)
     beside = cagp.unit_sphere([3.0, 44.0, 90.0], [12.0, 80.0, 0.0])
+    drawn = latitudes is GRIDS["both poles"]
     for to, Z in ((grid, grid.points), (beside, beside)):
         found = cagp.condition_over_times(prior, grid, HOURS, y, to, at=AT)
         exact = cagp.condition(
             *(dense_prior, at_all_times(X, HOURS), values.ravel(), at_all_times(Z, AT)),
             solver=cagp.Cholesky(),
-            covariance="full",
+            covariance="full" if drawn else "diagonal",
         )
         assert found.mean.shape == (len(AT), *(grid.shape if to is grid else (3,)))
         np.testing.assert_allclose(found.mean.ravel(), exact.mean, rtol=0.0, atol=1e-11)
         np.testing.assert_allclose(found.variance.ravel(), exact.variance, rtol=0.0, atol=1e-11)
         assert found.status is cagp.Status.EXACT
-        if to is grid:
-            samples, chosen = 2000, slice(0, 40 * len(AT), 9)
-            drawn = cagp.sample_over_times(
+        if to is grid and drawn:
+            samples, chosen = 500, slice(0, 40 * len(AT), 9)
+            fields = cagp.sample_over_times(
                 *(prior, grid, HOURS, y), at=AT, samples=samples, generator=np.random.default_rng(0)
             )
-            errors = (drawn.reshape(samples, -1) - exact.mean)[:, chosen]
+            errors = (fields.reshape(samples, -1) - exact.mean)[:, chosen]
             covariance = exact.covariance[chosen, chosen]
             spread = np.sqrt((np.outer(np.diag(covariance), np.diag(covariance)) + covariance**2) / samples)
             assert (np.abs(errors.T @ errors / samples - covariance) < 5.0 * spread).all()
