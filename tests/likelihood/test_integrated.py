@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 from scipy.special import ndtr
+from scipy.stats import chi2, norm
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.exact import integrated
 from cagp_dist.likelihood.exact.hyperprior import log_prior_of_lengthscale, log_prior_of_ratio
-from cagp_dist.likelihood.exact.integrated import Held, SharedFields, integrate
+from cagp_dist.likelihood.exact.integrated import Held, SharedFields, _quantiles, integrate
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Mixture
 
@@ -141,3 +143,39 @@ def test_what_cannot_be_integrated_over_is_refused():
     with pytest.raises(ArgumentError) as refused:
         integrate(cagp.Matern32(1.0), [_fields(X, np.zeros((4, 1)))], held=Held(variance=1.0, nugget=True))
     assert refused.value.key == "variance-with-nugget"
+
+
+def test_quantiles_of_numbers_are_those_of_their_density():
+    """Of a normal logarithm on a grid; nodes that share a value count together; over chi-square with m."""
+    levels = (0.05, 0.5, 0.9)
+    x = np.linspace(-4.0, 4.0, 41)
+    weights = norm.pdf(x) / norm.pdf(x).sum()
+    found = _quantiles(np.exp(x), weights, levels)
+    np.testing.assert_allclose(np.log(found), norm.ppf(levels), atol=0.01)
+    tied = np.concatenate([np.exp(x), np.exp(x[5:20]) * (1.0 + 1e-13)])
+    halved = np.concatenate([weights, 0.5 * weights[5:20]])
+    halved[5:20] *= 0.5
+    np.testing.assert_allclose(_quantiles(tied, halved, levels), found, rtol=1e-9)
+    assert _quantiles(np.full(3, 2.0), np.full(3, 1.0 / 3.0), levels) == pytest.approx([2.0] * 3)
+    scaled = _quantiles(np.array([2.0]), np.ones(1), levels, degrees=25.0)
+    np.testing.assert_allclose(scaled, 2.0 * 25.0 / chi2.isf(levels, 25.0), rtol=1e-4)
+
+
+def test_intervals_hold_numbers_as_often_as_they_say():
+    """Of fields whose numbers are drawn from the prior over them; 4 standard errors of 60 draws."""
+    held, generator = np.zeros(2), np.random.default_rng(2)
+    for _ in range(60):
+        X = generator.uniform(size=(25, 2))
+        extent = pdist(X).max()
+        lengthscale = 0.0
+        while not 0.01 * extent < lengthscale < 10.0 * extent:
+            lengthscale = 0.1 * extent * np.log(2.0) / -np.log(generator.uniform())
+        kernel = cagp.Matern32(lengthscale, 1.0)
+        y = 10.0 + np.linalg.cholesky(kernel(X, X) + 0.1 * np.eye(25)) @ generator.standard_normal(25)
+        fields = SharedFields(
+            X, y[:, None], cagp.Prior(kernel, 1.0, cagp.mean_family("constant")), np.full(25, 0.1)
+        )
+        found = integrate(kernel, [fields], held=Held(noise=True)).quantiles((0.05, 0.95))
+        for number, (name, true) in enumerate({"lengthscale": lengthscale, "variance": 1.0}.items()):
+            held[number] += found[name][0] <= true <= found[name][1]
+    assert np.abs(held / 60 - 0.9).max() < 4.0 * np.sqrt(0.09 / 60)

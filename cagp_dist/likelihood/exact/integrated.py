@@ -77,6 +77,10 @@ def way_of(asked: str) -> str:
     return "integrate" if asked == "integrated" else asked
 
 
+# Of distribution functions of numbers: the probability beyond, and at how many of them they are worked out
+BEYOND, POINTS_OF_QUANTILES = 1e-6, 1_000
+ROUNDED = 9  # Decimals of the logarithms of numbers that are the same
+
 FLAT = 0.5  # Standard error of the logarithm of a number from which on it is better integrated over
 ROUNDING = 1e-6  # Part of its prior variance by which rounding may leave a variance below zero
 
@@ -168,14 +172,16 @@ class Integrated:
         return np.asarray(ratio * variance * (noise_variance + nugget) / (self.noise_level + nugget))
 
     def quantiles(self, levels: Sequence[float]) -> dict[str, list[float]]:
-        """Quantiles of lengthscale, variance and noise variance over the nodes, for people."""
-        level = np.asarray(self.noise_level)
-        found = {
-            "lengthscale": np.array([node.lengthscale for node in self.nodes]),
-            "variance": np.array([node.variance for node in self.nodes]),
-            "noise_variance": self.noise_variances(level),
+        """Quantiles of lengthscale, variance and noise variance, for people."""
+        lengthscale, variance = (
+            np.array([getattr(node, name) for node in self.nodes]) for name in ("lengthscale", "variance")
+        )
+        noise = self.noise_variances(np.asarray(self.noise_level))
+        return {
+            "lengthscale": _quantiles(lengthscale, self.weights, levels),
+            "variance": _quantiles(variance, self.weights, levels, self.degrees),
+            "noise_variance": _quantiles(noise, self.weights, levels, self.degrees),
         }
-        return {name: _weighted_quantiles(values, self.weights, levels) for name, values in found.items()}
 
     def predict(
         self, fields: SharedFields, targets: Targets, *, noise_variance: Array | None = None
@@ -551,8 +557,25 @@ def _trapezoid(x: Array) -> Array:
     return weights
 
 
-def _weighted_quantiles(values: Array, weights: Array, levels: Sequence[float]) -> list[float]:
-    """Quantiles of values that have weights, linear between them."""
-    order = np.argsort(values)
-    middle = np.cumsum(weights[order]) - 0.5 * weights[order]
-    return [float(value) for value in np.interp(levels, middle, values[order])]
+def _quantiles(
+    values: Array, weights: Array, levels: Sequence[float], degrees: float = np.inf
+) -> list[float]:
+    """Quantiles by a density between values on a grid; of finite degrees, of each over chi-square over m."""
+    from scipy.interpolate import PchipInterpolator
+    from scipy.special import chdtrc, chdtri
+
+    # nodes that differ in another number share a value, but for rounding
+    known, place = np.unique(np.log(values).round(ROUNDED), return_inverse=True)
+    weights = np.bincount(place, weights)
+    if np.isfinite(degrees):
+        ends = known[[0, -1]] + np.log(degrees / chdtri(degrees, [BEYOND, 1.0 - BEYOND]))
+        x = np.linspace(*ends, POINTS_OF_QUANTILES)
+        below = weights @ chdtrc(degrees, degrees * np.exp(known[:, None] - x))
+    elif known.size == 1:
+        return [float(np.exp(known[0]))] * len(levels)
+    else:
+        x = np.linspace(known[0], known[-1], POINTS_OF_QUANTILES)
+        density = np.exp(PchipInterpolator(known, np.log(weights / np.gradient(known)))(x))
+        below = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+        below /= below[-1]
+    return [float(value) for value in np.exp(np.interp(levels, below, x))]
