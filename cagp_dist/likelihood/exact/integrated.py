@@ -568,8 +568,8 @@ def _quantiles(
     known, place = np.unique(np.log(values).round(ROUNDED), return_inverse=True)
     weights = np.bincount(place, weights)
     if np.isfinite(degrees):
-        ends = known[[0, -1]] + np.log(degrees / chdtri(degrees, [BEYOND, 1.0 - BEYOND]))
-        x = np.linspace(*ends, POINTS_OF_QUANTILES)
+        least, most = np.log(degrees / chdtri(degrees, [BEYOND, 1.0 - BEYOND]))
+        x = np.linspace(known[0] + least, known[-1] + most, POINTS_OF_QUANTILES)
         below = weights @ chdtrc(degrees, degrees * np.exp(known[:, None] - x))
     elif known.size == 1:
         return [float(np.exp(known[0]))] * len(levels)
