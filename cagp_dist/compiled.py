@@ -53,6 +53,8 @@ TILE_ROWS = 128
 TILE_COLUMNS = 256
 # Entries that are turned from distances into kernel values at a time: 16 KiB, half a first-level cache.
 FIRST_LEVEL = 2048
+# Rows of the covariance of a group of observations that are evaluated at a time, up to the diagonal.
+STRIP = 8
 
 _LOG2_E = 1.4426950408889634
 # Beyond this argument exp(-a) is below 1e-303; the cut keeps 0 * inf out of the polynomials.
@@ -928,3 +930,140 @@ def add_pair_gradients(profiles, parts, shares, share_parts, X, Z, weights, by_p
                     by_parameter[part, c] += _sum_of_squared_differences(u2, scales[c], X[c, i], z)
                     if by_point.shape[1] > 0:
                         by_point[c, i] += scales[c] * _sum_of_differences(u2, scales[c], X[c, i], z)
+
+
+@compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})
+def _four_by_four(table, i, rows, j, size, out):
+    """Inner products (4, 4) of the first ``size`` entries of rows from i, at most the last, and from j.
+
+    Sums are in the order that is fastest for vectors, which depends on their size alone.
+    """
+    last = rows - 1
+    a0, a1, a2, a3 = table[i], table[min(i + 1, last)], table[min(i + 2, last)], table[min(i + 3, last)]
+    b0, b1, b2, b3 = table[j], table[j + 1], table[j + 2], table[j + 3]
+    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = 0.0
+    s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = 0.0
+    for k in range(size):
+        x0, x1, x2, x3 = a0[k], a1[k], a2[k], a3[k]
+        y0, y1, y2, y3 = b0[k], b1[k], b2[k], b3[k]
+        s00 += x0 * y0
+        s01 += x0 * y1
+        s02 += x0 * y2
+        s03 += x0 * y3
+        s10 += x1 * y0
+        s11 += x1 * y1
+        s12 += x1 * y2
+        s13 += x1 * y3
+        s20 += x2 * y0
+        s21 += x2 * y1
+        s22 += x2 * y2
+        s23 += x2 * y3
+        s30 += x3 * y0
+        s31 += x3 * y1
+        s32 += x3 * y2
+        s33 += x3 * y3
+    out[0, 0], out[0, 1], out[0, 2], out[0, 3] = s00, s01, s02, s03
+    out[1, 0], out[1, 1], out[1, 2], out[1, 3] = s10, s11, s12, s13
+    out[2, 0], out[2, 1], out[2, 2], out[2, 3] = s20, s21, s22, s23
+    out[3, 0], out[3, 1], out[3, 2], out[3, 3] = s30, s31, s32, s33
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def complete_rows(table, rounding, inverses):
+    """Factor a covariance matrix row by row, and solve with the rows below it, in place.
+
+    The first m rows of ``table`` (m + r, m) hold a symmetric matrix, of which the lower triangle is read;
+    they become the rows of its lower factor L, and every row v after them becomes ``L^-1 v``. A row that
+    those before it determine, up to ``rounding`` of its diagonal, is left out: its column is zero. Writes one
+    over the diagonal of L to ``inverses`` (m,), zero where a row is left out; returns how many are.
+    """
+    rows, m = table.shape
+    left_out, sums = 0, np.empty((4, 4))
+    for first in range(0, rows, 4):  # four rows by four columns at a time: registers hold the sums
+        last = min(first + 4, rows)
+        whole = min(first, m) // 4 * 4
+        for j in range(0, whole, 4):
+            _four_by_four(table, first, rows, j, j, sums)
+            for i in range(first, last):
+                row = table[i]
+                for c in range(j, j + 4):
+                    total, other = row[c] - sums[i - first, c - j], table[c]
+                    for k in range(j, c):
+                        total -= row[k] * other[k]
+                    row[c] = total * inverses[c]
+        for i in range(first, last):
+            row = table[i]
+            for c in range(whole, min(i, m)):
+                row[c] = (row[c] - _sum_of_products(row[:c], table[c, :c])) * inverses[c]
+            if i < m:
+                rest = row[i] - _sum_of_products(row[:i], row[:i])
+                if rest > rounding * row[i]:
+                    row[i] = math.sqrt(rest)
+                    inverses[i] = 1.0 / row[i]
+                else:
+                    row[i] = inverses[i] = 0.0
+                    left_out += 1
+    return left_out
+
+
+@_of_kernel(outputs=3)
+@compiled(nogil=True, fastmath=CONTRACT)
+def solve_groups(
+    profiles,
+    parts,
+    points,
+    noise,
+    columns,
+    targets,
+    order,
+    edges,
+    starts,
+    members,
+    rounding,
+    mean,
+    downdate,
+    left_out,
+):
+    """Posterior of targets given the observations that their group has, group by group.
+
+    Group s has the targets ``order[edges[s] : edges[s + 1]]`` and the observations ``members[starts[s] :
+    starts[s + 1]]``. An observation known from others up to ``rounding`` of its variance is left out.
+
+    Shapes: ``points, targets`` (p, n) and (p, q), ``noise`` (n,), ``columns`` (n, T), ``mean`` (q, T),
+    ``downdate`` (q,), ``left_out`` (1,).
+    """
+    p, T, zero = points.shape[0], columns.shape[1], np.int64(0)
+    most, size = 0, 0
+    for s in range(edges.size - 1):
+        g, m = edges[s + 1] - edges[s], starts[s + 1] - starts[s]
+        most, size = max(most, p * max(g, m)), max(size, (m + T + g) * m)
+    near, there, space = np.empty(most), np.empty(most), np.empty(size)
+    inverses, strip = np.empty(most), np.empty(STRIP * most)
+    for s in range(edges.size - 1):
+        own, here = members[starts[s] : starts[s + 1]], order[edges[s] : edges[s + 1]]
+        m, g = own.size, here.size
+        Z, X = near[: p * m].reshape(p, m), there[: p * g].reshape(p, g)
+        for c in range(p):
+            for i in range(m):
+                Z[c, i] = points[c, own[i]]
+            for i in range(g):
+                X[c, i] = targets[c, here[i]]
+        table = space[: (m + T + g) * m].reshape(m + T + g, m)
+        for first in range(0, m, STRIP):
+            last = min(first + STRIP, m)
+            values = strip[: (last - first) * last]
+            _evaluate_subtile(profiles, parts, parts.shape[0], Z, first, Z, zero, last, values)
+            for i in range(first, last):
+                _copy_row(values[(i - first) * last : (i - first) * last + i + 1], table[i, : i + 1])
+                table[i, i] += noise[own[i]]
+        for t in range(T):
+            for i in range(m):
+                table[m + t, i] = columns[own[i], t]
+        below = space[(m + T) * m : (m + T + g) * m]
+        _evaluate_subtile(profiles, parts, parts.shape[0], X, zero, Z, zero, m, below)
+        left_out[0] += complete_rows(table, rounding, inverses)
+        for i in range(g):
+            known = table[m + T + i]
+            downdate[here[i]] = _sum_of_products(known, known)
+            for t in range(T):
+                mean[here[i], t] = _sum_of_products(known, table[m + t])

@@ -86,8 +86,8 @@ def _cholesky_by_blocks(matrix: Array) -> None:
 
 
 def complete_long_rows(table: Array, rounding: float, inverses: Array) -> int:
-    """Do as `cagp_dist.triangles.complete_rows`, by LAPACK: four times as fast for a thousand rows."""
-    from cagp_dist.triangles import complete_rows
+    """Do as `cagp_dist.compiled.complete_rows`, by LAPACK: four times as fast for a thousand rows."""
+    from cagp_dist.compiled import complete_rows
 
     m = table.shape[1]
     square, before = table[:m], table[:m].copy()

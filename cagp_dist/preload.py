@@ -31,11 +31,13 @@ def ways_of_evaluation() -> list[Callable[[], object]]:
     # what solvers send to workers is in these modules
     from cagp_dist import lapack
     from cagp_dist.compiled import evaluate_rings
+    from cagp_dist.gram.neighbourhoods import Settings, cell_distributions
     from cagp_dist.gram.tiled import kernel_panel, lower_strip_product, rows_product, stored_tile_row
     from cagp_dist.gram.vecchia_factor import conditional_weights
     from cagp_dist.kernels import Matern32
 
     kernel, points = Matern32(1.0).parameters, np.zeros((3, 2))
+    cell = np.zeros((3, 2)), np.ones(3), np.zeros((3, 1)), np.zeros((1, 2))
     column, columns = np.zeros((2, 1)), np.zeros((2, 2))
     return [
         partial(kernel_panel, kernel, points, points),
@@ -45,6 +47,7 @@ def ways_of_evaluation() -> list[Callable[[], object]]:
         partial(lower_strip_product, kernel, points, column[:, 0], [(0, 1), (1, 2)], (0, 2)),
         partial(evaluate_rings, *kernel, np.zeros(1), np.zeros(1), np.zeros(1), np.empty((1, 1))),
         partial(conditional_weights, kernel, points, np.ones(2), np.array([[-1, 0], [0, 1]])),
+        partial(cell_distributions, Matern32(1.0), *cell, Settings(2, 0, 1)),
         partial(lapack.multiply_lower, np.eye(2)[None], column[None]),
     ]
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cagp_dist import lapack
+from cagp_dist.compiled import complete_rows
 from cagp_dist.errors import NumericalError
 from cagp_dist.lapack import STRIP, cholesky_in_place, inverse_diagonals, multiply_lower, solve_lower
 from cagp_dist.runtime import single_threaded_blas
-from cagp_dist.triangles import complete_rows
 
 from .joined import one_after_another
 from .pairwise import pairwise

@@ -4,10 +4,10 @@ Targets are dealt out in cells, each with a halo of observed points that has all
 metric of the kernel. Nothing here looks at values before the weights are fixed.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -145,36 +145,11 @@ def leaves(tree: "cKDTree", size: int) -> Iterator[tuple[int, int]]:
             pending += [node.greater, node.lesser]
 
 
-def nearest_points(X: Array, targets: Array, k: int) -> Indices:
-    """Give the k nearest of points X (n, p) to each target (q, p); of equally far ones the first."""
+def groups(X: Array, targets: Array, settings: "Settings", means: "LeafMeans | None" = None) -> "Groups":
+    """Targets that share neighbours, these, and leaves beside them."""
     from scipy.spatial import cKDTree
 
-    tree, n = cKDTree(X, balanced_tree=False), len(X)
-    found, asked = np.empty((len(targets), k), dtype=np.intp), np.arange(len(targets))
-    for most in (min(k + 1, n), min(2 * k + 2, n)):
-        distance, index = (np.asarray(each) for each in tree.query(targets[asked], np.arange(1, most + 1)))
-        found[asked] = index[:, :k]
-        cut = (distance[:, k - 1] == distance[:, -1]) & (most < n)  # equally far ones may be missing
-        tied = np.flatnonzero(~cut & (distance[:, 1:] == distance[:, :-1]).any(axis=1))
-        order = np.lexsort((index[tied], distance[tied]), axis=1)[:, :k]
-        found[asked[tied]] = np.take_along_axis(index[tied], order, axis=1)
-        asked, reach = asked[cut], distance[cut, k - 1] * (1.0 + 1e-12)
-        if not asked.size:
-            return found
-    for target, radius in zip(asked, reach, strict=True):  # many points at one place
-        near = np.sort(tree.query_ball_point(targets[target], radius))
-        distances = np.linalg.norm(X[near] - targets[target], axis=1)
-        found[target] = near[np.argsort(distances, kind="stable")[:k]]
-    return found
-
-
-def groups(
-    X: Array, targets: Array, settings: "Settings", means: "LeafMeans | None" = None
-) -> "Iterator[Shared]":
-    """Targets that share neighbours, these, and leaves that neighbours do not have whole, as indices."""
-    from scipy.spatial import cKDTree
-
-    from cagp_dist.triangles import shared_neighbours
+    from cagp_dist.nearest import nearest_points, shared_neighbours
 
     n, k = len(X), min(settings.neighbours, len(X))
     order = cKDTree(targets, leafsize=1).indices
@@ -184,13 +159,7 @@ def groups(
         nearest = np.hstack([nearest, np.where(beside >= 0, n + beside, -1)])
     # a trend is that of the neighbours of each: only those that have most in common share it
     once = GROUP_FLOPS if settings.drift == "none" else 0.0
-    edges, starts, found = shared_neighbours(nearest, n + n // LEAF + 1, settings.most, once)
-    for group in range(len(edges) - 1):
-        both = found[starts[group] : starts[group + 1]]
-        members, leaves = both[both < n], both[both >= n] - n
-        if means is not None:
-            leaves = leaves[means.unknown(leaves, members)]
-        yield order[edges[group] : edges[group + 1]], members, leaves
+    return Groups(order, *shared_neighbours(nearest, n + n // LEAF + 1, settings.most, once))
 
 
 class LeafMeans:
@@ -212,6 +181,11 @@ class LeafMeans:
         self._sizes = np.bincount(self._leaf)
         self._centres = cKDTree(self.of(scaled))
 
+    @classmethod
+    def of_cell(cls, kernel: Kernel, X: Array, noise: Array, settings: "Settings") -> "LeafMeans | None":
+        """Make those of a cell, if its targets are conditioned on any."""
+        return cls(kernel, X, noise) if settings.coarse and settings.neighbours < len(X) else None
+
     def of(self, columns: Array) -> Array:
         """Means of columns (m, r), shape (l, r)."""
         return np.asarray(np.einsum("ls,lsr->lr", self._shares, columns[self._index]))
@@ -224,7 +198,7 @@ class LeafMeans:
 
     def near(self, targets: Array, nearest: Indices, count: int) -> Indices:
         """Give leaves (q, count) near scaled targets that neighbours (q, k) do not have all of, or -1."""
-        from cagp_dist.triangles import unknown_leaves
+        from cagp_dist.nearest import unknown_leaves
 
         k = min(count + nearest.shape[1] // LEAF + 1, len(self._shares))
         found = self._centres.query(targets, k=np.arange(1, k + 1))[1]
@@ -281,8 +255,23 @@ class Settings:
         return self.neighbours + LEAF * self.coarse
 
 
-# Targets of a cell that share their neighbours, these, and leaves: see `groups`
-Shared: TypeAlias = tuple[Indices, Indices, Indices]
+class Groups(NamedTuple):
+    """Targets of a cell that share their neighbours.
+
+    Those of group s are ``targets[edges[s] : edges[s + 1]]``, and what they share is ``members[starts[s] :
+    starts[s + 1]]``: of n observations, and from n on leaves.
+    """
+
+    targets: Indices
+    edges: Indices
+    starts: Indices
+    members: Indices
+
+    def each(self) -> Iterator[tuple[Indices, Indices]]:
+        """Give targets and members of one group after the other."""
+        for group in range(len(self.edges) - 1):
+            here, shared = slice(*self.edges[group : group + 2]), slice(*self.starts[group : group + 2])
+            yield self.targets[here], self.members[shared]
 
 
 class CellPosterior(NamedTuple):
@@ -292,7 +281,7 @@ class CellPosterior(NamedTuple):
     downdate: Array
     left_out: int
     fewest: int
-    groups: list[Shared]
+    groups: Groups | None
 
 
 def cell_distributions(
@@ -302,17 +291,25 @@ def cell_distributions(
     columns: Array,
     targets: Array | LinearFunctionals,
     settings: Settings,
-    shared: list[Shared] | None = None,
+    shared: Groups | None = None,
     keep: bool = False,
 ) -> CellPosterior:
     """Means and variances at targets (q, p) of a cell of points (m, p): a task of executors."""
-    q = len(targets)
+    from cagp_dist.compiled import solve_groups
+
+    means = LeafMeans.of_cell(kernel, X, noise, settings)
+    shared = shared or _groups_of(kernel, X, targets, settings, means)
+    sizes, q = np.diff(shared.starts), len(targets)
     mean, downdate = np.zeros((q, columns.shape[1])), np.empty(q)
-    left_out, fewest = 0, len(X)
-    kept: list[Shared] = []
-    for group in _solved(kernel, X, noise, columns, targets, settings, shared):
-        if keep:
-            kept.append((group.here, group.members, group.coarse))
+    fewest, kept = int(sizes.min(initial=len(X))), shared if keep else None
+    plain = means is None and settings.drift == "none" and sizes.max(initial=0) < LONG
+    if plain and not isinstance(targets, LinearFunctionals):  # all groups in one call, without the GIL
+        left_out, where = np.zeros(1, dtype=np.int64), point_columns(targets)
+        given = point_columns(X), noise, np.ascontiguousarray(columns), where, *shared, ROUNDING
+        solve_groups(*kernel.parameters, *given, mean, downdate, left_out)
+        return CellPosterior(mean, downdate, int(left_out[0]), fewest, kept)
+    total = 0
+    for group in _solved(kernel, X, noise, columns, targets, settings, means, shared):
         mean[group.here] = group.known @ group.values.T
         reduced = np.einsum("ij,ij->i", group.known, group.known)
         if group.drift is not None:
@@ -320,8 +317,17 @@ def cell_distributions(
             mean[group.here] += unseen @ trend
             reduced -= group.drift.cost(unseen)
         downdate[group.here] = reduced
-        left_out, fewest = left_out + group.left_out, min(fewest, len(group.members))
-    return CellPosterior(mean, downdate, left_out, fewest, kept)
+        total, fewest = total + group.left_out, min(fewest, len(group.members))
+    return CellPosterior(mean, downdate, total, fewest, kept)
+
+
+def _groups_of(
+    kernel: Kernel, X: Array, targets: Array | LinearFunctionals, settings: Settings, means: LeafMeans | None
+) -> Groups:
+    """Find the groups of a cell in the metric of the kernel."""
+    where = targets.centres if isinstance(targets, LinearFunctionals) else targets
+    scale = metric(kernel, X.shape[1])
+    return groups(X * scale, where * scale, settings, means)
 
 
 def cell_weights(
@@ -339,7 +345,9 @@ def cell_weights(
     from cagp_dist.triangles import solve_rows_back
 
     rows, order = [], []
-    for group in _solved(kernel, X, noise, np.zeros((len(X), 0)), targets, settings):
+    means = LeafMeans.of_cell(kernel, X, noise, settings)
+    shared = _groups_of(kernel, X, targets, settings, means)
+    for group in _solved(kernel, X, noise, np.zeros((len(X), 0)), targets, settings, means, shared):
         weights = group.known.copy()
         if group.drift is not None:
             weights += group.drift.weights(group)
@@ -416,23 +424,23 @@ def _solved(
     columns: Array,
     targets: Array | LinearFunctionals,
     settings: Settings,
-    shared: Iterable[Shared] | None = None,
+    means: LeafMeans | None,
+    shared: Groups,
 ) -> Iterator[_Group]:
     """Solve the targets of a cell, group by group; what a group holds is gone with the next one."""
-    from cagp_dist.compiled import evaluate
+    from cagp_dist.compiled import complete_rows, evaluate
     from cagp_dist.lapack import complete_long_rows
-    from cagp_dist.triangles import complete_rows
 
     where = targets.centres if isinstance(targets, LinearFunctionals) else targets
-    parameters, scale, points = kernel.parameters, metric(kernel, X.shape[1]), point_columns(X)
+    parameters, points = kernel.parameters, point_columns(X)
     T, sphere = columns.shape[1], on_unit_sphere(X)
-    means = LeafMeans(kernel, X, noise) if settings.coarse and settings.neighbours < len(X) else None
     of_columns = None if means is None else means.of(columns)
     space = np.empty(0)
 
-    if shared is None:
-        shared = groups(X * scale, where * scale, settings, means)
-    for here, members, coarse in shared:
+    for here, both in shared.each():
+        members, coarse = both[both < len(X)], both[both >= len(X)] - len(X)
+        if means is not None:
+            coarse = coarse[means.unknown(coarse, members)]
         some, near = part(targets, here), np.ascontiguousarray(points[:, members])
         g, c, m = len(here), coarse.size, len(members)
         at_targets, at_members = np.empty((g, 0)), np.empty((m, 0))

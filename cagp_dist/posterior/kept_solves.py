@@ -38,8 +38,10 @@ def found_weights(
     store: Memo | None, prior: Prior, problem: Problem, solver: Solver, plan: Plan
 ) -> MemoReader | None:
     """Find the weights of a problem, if they are kept."""
+    if store is None:  # to make a key takes a look at all values
+        return None
     key = _key_of(prior, problem, solver, plan)
-    return None if store is None or key is None else store.find(key)
+    return None if key is None else store.find(key)
 
 
 def made_weights(
@@ -53,7 +55,7 @@ def made_weights(
     executor: Executor,
 ) -> MemoReader | None:
     """Sweep once without data and keep what comes of it, where that can be; costs as the solve does."""
-    key = _key_of(prior, problem, solver, plan)
+    key = None if store is None else _key_of(prior, problem, solver, plan)
     if store is None or key is None:
         return None
     assert isinstance(solver, WritesWeights)

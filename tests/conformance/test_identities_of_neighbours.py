@@ -203,7 +203,7 @@ def test_a_halo_has_all_neighbours_of_its_cell(k):
         nearest = np.argsort(apart, axis=0)[:k]
         assert np.isin(nearest, cell.halo).all()
         mine = points[cell.halo] * scale
-        for here, members, _ in groups(mine, targets[cell.targets] * scale, Settings(k, 0, 16)):
+        for here, members in groups(mine, targets[cell.targets] * scale, Settings(k, 0, 16)).each():
             assert np.isin(nearest[:, here], cell.halo[members]).all()
             assert len(here) <= 16
     assert sorted(seen) == list(range(len(targets)))

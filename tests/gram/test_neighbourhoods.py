@@ -4,7 +4,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 import cagp_dist as cagp
-from cagp_dist.gram.neighbourhoods import least_bytes, nearest_points
+from cagp_dist.gram.neighbourhoods import least_bytes
+from cagp_dist.nearest import nearest_points
 
 
 def test_of_points_equally_far_away_the_first_ones_are_neighbours():

@@ -27,8 +27,8 @@ from cagp_dist.gram.neighbourhoods import (
     PIECE,
     Cell,
     CellPosterior,
+    Groups,
     Settings,
-    Shared,
     around,
     cell_count,
     cell_distributions,
@@ -395,7 +395,7 @@ class NeighbourSearch:
     """What was found around the targets of a problem, kept for other right-hand sides where there is room."""
 
     room_bytes: int
-    cells: list[tuple[Cell, list[Shared]]] = field(default_factory=list)
+    cells: list[tuple[Cell, Groups]] = field(default_factory=list)
     weights: "csr_array | None" = None  # of functionals over wide regions
     whole: bool = False  # all cells are there
 
@@ -482,9 +482,9 @@ class _Work:
             mean[here], downdate[here] = found.mean, found.downdate
             left_out += found.left_out
             exact = exact and found.fewest == n
-            if search is not None and keep:
+            if search is not None and keep and found.groups is not None:
                 search.cells.append((cell, found.groups))
-                keep = search.fits(sum(each.nbytes for some in (cell, *found.groups) for each in some))
+                keep = search.fits(sum(each.nbytes for each in (*cell, *found.groups)))
             if checkpoint is not None and checkpoint.due():
                 checkpoint.save({"cells": done, "left_out": int(left_out), "exact": bool(exact)}, write)
         if search is not None and keep:
