@@ -194,6 +194,7 @@ def _too_much(
     return BudgetError(
         f"{method} on {demand.n:,} points needs {bytes_text(needed)} {asked}, "
         f"more than the {bytes_text(demand.memory_limit_bytes)} that may be used.",
+        key="memory",
         remedies=(Remedy.MORE_MEMORY, fewer, *remedies),
     )
 

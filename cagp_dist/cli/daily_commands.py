@@ -228,7 +228,7 @@ def health_command(
                 drift=drift,
             )
         except ValueError as error:
-            raise ConfigurationError(str(error)) from error
+            raise ConfigurationError(str(error), key="limits") from error
         try:
             status = status_of(root)
             faults = limits.faults(status)

@@ -298,7 +298,8 @@ def _package_missing(who: str) -> ClusterError:
     return ClusterError(
         f"{who} cannot import cagp_dist. Scheduler and workers need it where they run: install version "
         f"{version('cagp-dist')} there, the version here, or have them started by this Python "
-        "(dask-jobqueue: python=sys.executable; dask-gateway: another image or environment)."
+        "(dask-jobqueue: python=sys.executable; dask-gateway: another image or environment).",
+        key="not-installed",
     )
 
 

@@ -255,4 +255,6 @@ def _busy(worker: dict[str, object]) -> bool:
 def connection_broke(error: object) -> ClusterLostError:
     """Make the error of a connection that broke, from the first line of what Dask says."""
     said = str(error).partition("\n")[0].rstrip(".")
-    return ClusterLostError(f"the connection to the Dask scheduler broke: {said}. Run the same job again.")
+    return ClusterLostError(
+        f"the connection to the Dask scheduler broke: {said}. Run the same job again.", key="connection-lost"
+    )

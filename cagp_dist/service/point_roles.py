@@ -332,14 +332,16 @@ def _too_many(
     if isinstance(wanted, BlockPoints):
         return ConfigurationError(
             f"{asked} its blocks, a share of {wanted.share:g} of all that have points, have {free:,}. Lower "
-            f"the count, or raise {name}.share."
+            f"the count, or raise {name}.share.",
+            key="few-points",
         )
     sets = "the other sets take" if name == "calibration" else "the other set takes"
     others = f", of which {sets} {taken:,}" if taken else ""
     blocks = " outside the blocks that are held out" if taken + free < total else ""
     return ConfigurationError(
         f"{asked} the field has {total:,}{others}; at most {free:,}{blocks} can be asked. Lower the count, "
-        "or take a larger area or a finer grid."
+        "or take a larger area or a finer grid.",
+        key="few-points",
     )
 
 

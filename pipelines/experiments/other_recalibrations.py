@@ -120,12 +120,14 @@ class Steps(Predictive):
         scores, tau = (np.asarray(array, dtype=np.float64) for array in (self.scores, self.tau))
         if scores.ndim != 1 or not scores.size or not np.all(np.diff(scores) >= 0.0):
             raise ArgumentError(
-                f"scores have shape {scores.shape}; expected (N,), N at least 1, in ascending order."
+                f"scores have shape {scores.shape}; expected (N,), N at least 1, in ascending order.",
+                key="shapes",
             )
         if tau.shape != self.base.shape or not np.all((tau > 0.0) & (tau < 1.0)):
             raise ArgumentError(
                 f"tau has shape {tau.shape}; expected {self.base.shape}, a number between 0 and 1 for each "
-                "point."
+                "point.",
+                key="shapes",
             )
         object.__setattr__(self, "scores", scores)
         object.__setattr__(self, "tau", tau)
@@ -244,7 +246,8 @@ class SplitConformal:
                 raise ArgumentError(
                     f"local sizes are learned from {counted(known.size, 'calibration point')}; expected at "
                     f"least {self.neighbours}, the number of neighbours. Keep more points, or take fewer "
-                    "neighbours."
+                    "neighbours.",
+                    key="few-errors",
                 )
             places = points[known]
             sizes = np.nanmean(found, axis=tuple(range(found.ndim - 1)))
@@ -279,11 +282,14 @@ def _weighted(
 
 def _points(name: str, X: ArrayLike | None, distribution: Gaussian) -> Array:
     if X is None:
-        raise ArgumentError(f"{name} is missing; scores with local sizes need the points of the predictions.")
+        raise ArgumentError(
+            f"{name} is missing; scores with local sizes need the points of the predictions.", key="no-places"
+        )
     points = as_points(name, X)
     if distribution.shape[-1:] != (len(points),):
         raise ArgumentError(
             f"{name} holds {counted(len(points), 'point')} and predictions have shape {distribution.shape}; "
-            "expected one point for each prediction."
+            "expected one point for each prediction.",
+            key="shapes",
         )
     return points

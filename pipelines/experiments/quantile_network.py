@@ -127,7 +127,8 @@ class QuantileNetwork:
         if levels.ndim != 1 or levels.size < 2 or bool(np.any(np.diff(levels) <= 0.0)):
             raise ArgumentError(
                 f"levels are {np.array2string(levels, threshold=8)}; expected at least two in ascending "
-                "order."
+                "order.",
+                key="levels",
             )
         check_count("width", self.width, least=1)
         check_count("epochs", self.epochs, least=0)

@@ -95,11 +95,14 @@ class Sgpr:
     ) -> None:
         self.inducing = as_points("inducing", inducing)
         if residuals.shape[:1] != X.shape[:1] or residuals.ndim != 2:
-            raise ArgumentError(f"residuals have shape {residuals.shape}; expected ({len(X)}, T).")
+            raise ArgumentError(
+                f"residuals have shape {residuals.shape}; expected ({len(X)}, T).", key="shapes"
+            )
         if self.inducing.shape[1] != X.shape[1] or len(self.inducing) == 0:
             raise ArgumentError(
                 f"inducing has shape {self.inducing.shape}; expected (m, {X.shape[1]}), at least one point "
-                "with the coordinates of X."
+                "with the coordinates of X.",
+                key="shapes",
             )
         if jitter != 0.0:
             check_positive("jitter", jitter)
@@ -113,6 +116,7 @@ class Sgpr:
                 f"the bound of {counted(m, 'inducing point')} for {self.points:,} points needs "
                 f"{bytes_text(needed)} on {counted(executor.workers, 'worker')}, more than the "
                 f"{bytes_text(memory_limit_bytes)} that may be used. Take fewer inducing points.",
+                key="memory",
                 remedies=(Remedy.MORE_MEMORY,),
             )
         self._power = float(np.vdot(residuals, residuals))
@@ -176,7 +180,8 @@ class Sgpr:
         if (least := variance.min(initial=0.0)) < -VARIANCE_ROUNDING * seen.kernel.variance:
             raise NumericalError(
                 f"a posterior variance is {least:.3g}, below zero beyond rounding: k(Z, Z) is all but "
-                "singular. Give jitter=1e-10, or fewer inducing points."
+                "singular. Give jitter=1e-10, or fewer inducing points.",
+                key="negative-variance",
             )
         return SparsePosterior(found[:, 1:], variance)
 
@@ -185,7 +190,8 @@ class Sgpr:
         if vector.shape != (self.size,):
             raise ArgumentError(
                 f"the vector has shape {vector.shape}; expected ({self.size},): logarithms of "
-                f"{', '.join(self.names)}{', then the coordinates of Z' if self._learns else ''}."
+                f"{', '.join(self.names)}{', then the coordinates of Z' if self._learns else ''}.",
+                key="shapes",
             )
         kernel, noise_variance = self.hyperparameters.read(vector)
         Z = self.inducing
@@ -206,7 +212,8 @@ class Sgpr:
                 f"k(Z, Z) of {counted(m, 'inducing point')} is not positive definite in floating point with "
                 f"{kernel}: some coincide, or are nearer than the kernel can tell apart. Give "
                 f"jitter={max(1e-10, 100.0 * self._jitter):.0e}, fewer inducing points, or bounds that keep "
-                "lengthscales shorter."
+                "lengthscales shorter.",
+                key="not-positive-definite",
             ) from error
         shared = [self._executor.submit(put_value, array) for array in (points, factor)]
         strips = [

@@ -11,7 +11,7 @@ from cagp_dist.arrays import Times
 from cagp_dist.digest import open_regular
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.explain import explain_mistakes
+from cagp_dist.service.jobfile.explain import explain_mistakes, first_place
 from cagp_dist.service.jobfile.job import Job, KeepTable
 from cagp_dist.service.jobfile.observations_table import ObservationsTable
 from cagp_dist.service.jobfile.times_key import TimeRule, parse_short_times, written_times
@@ -67,7 +67,8 @@ def parse_job(text: str, *, name: str = "job") -> Job:
     try:
         job = Job.model_validate(tables)
     except ValidationError as error:
-        raise ConfigurationError(explain_mistakes(Job, tables, error, name=name)) from error
+        text = explain_mistakes(Job, tables, error, name=name)
+        raise ConfigurationError(text, key=first_place(Job, error)) from error
     job._text = text
     return job
 

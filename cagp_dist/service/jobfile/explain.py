@@ -34,6 +34,11 @@ def explain_mistakes(
     return "\n".join([f"{name} has {len(sentences)} mistakes:", *shown])
 
 
+def first_place(model: type[BaseModel], error: ValidationError) -> str:
+    """Key or table of the first mistake, such as ``design.map``."""
+    return ".".join(_locate(model, error.errors()[0]["loc"])[2]) or "job"
+
+
 def _sentence(model: type[BaseModel], tables: Mapping[str, object], error: ErrorDetails) -> str:
     owner, field, keys = _locate(model, error["loc"])
     inside_array = isinstance(error["loc"][-1], int)
