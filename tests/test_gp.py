@@ -256,8 +256,9 @@ def test_test_points_that_do_not_fit_at_once_come_in_batches():
         assert len(together.stats.plan.batches) == 1
         limit = together.stats.plan.peak_bytes // 2
         apart = problem.condition(solver, memory_limit_bytes=limit, progress=seen.append, **given)
-        with pytest.raises(BudgetError, match="even for 367 test points at once"):
+        with pytest.raises(BudgetError) as refusal:
             problem.condition(solver, memory_limit_bytes=2**20, **given)
+        assert refusal.value.key == "memory"
     assert len(apart.stats.plan.batches) == 3
     assert_same_bits(apart, together)
     assert [report.iteration for report in seen] == [1, 2, 3] * 3
@@ -400,8 +401,9 @@ def test_the_bound_of_memory_is_that_of_the_executor_if_none_is_given():
         def memory_bytes(self):
             return 1000
 
-    with pytest.raises(BudgetError, match="more than the 1000 B that may be used"):
+    with pytest.raises(BudgetError) as refusal:
         condition(executor=Cramped())
+    assert refusal.value.key == "memory"
     assert condition(executor=Cramped(), memory_limit_bytes=2**24).status.ok
 
 
@@ -473,8 +475,9 @@ def test_posterior_mean_checks_its_arguments_and_its_memory():
     with pytest.raises(ArgumentError) as refusal:
         cagp.posterior_mean(PRIOR, X, Y[:-1], X_TEST, solver=SOLVER)
     assert refusal.value.key == "shapes"
-    with pytest.raises(BudgetError, match="more than the 1000 B"):
+    with pytest.raises(BudgetError) as refusal:
         cagp.posterior_mean(PRIOR, X, Y, X_TEST, solver=SOLVER, memory_limit_bytes=1000)
+    assert refusal.value.key == "memory"
 
 
 def test_a_diverging_iteration_is_never_called_a_success():

@@ -219,12 +219,12 @@ def test_a_wide_question_is_answered_in_batches_when_memory_is_short():
     solver = cagp.BlockGaussSeidel(2, 512)
     plans = [solver.plan(demand(20_000, 4000, workers=4, limit=limit * MIB)) for limit in (8000, 1200, 400)]
     assert [len(plan.batches) for plan in plans] == [1, 2, 8]
-    with pytest.raises(
-        BudgetError, match=r"even for 500 test points at once, .* fewer test points, or lower block_size"
-    ):
+    with pytest.raises(BudgetError) as refusal:
         solver.plan(demand(20_000, 4000, limit=200 * MIB))
-    with pytest.raises(BudgetError, match=r'ask for covariance="diagonal"'):
+    assert refusal.value.key == "memory"
+    with pytest.raises(BudgetError) as refusal:
         solver.plan(demand(20_000, 4000, full=True, limit=600 * MIB))
+    assert refusal.value.key == "memory"
 
 
 @pytest.mark.parametrize(

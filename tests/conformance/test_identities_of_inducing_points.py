@@ -229,8 +229,10 @@ def test_what_makes_no_sense_is_refused(monkeypatch):
         given = {"residuals": case.b, "inducing": case.Z, **settings, **change}
         with pytest.raises(ArgumentError, match=text):
             Sgpr(cagp.Matern32, case.X, given.pop("residuals"), **given)
-    with pytest.raises(BudgetError, match=r"7 inducing points for 31 points needs .* 1000 B .* fewer ind"):
+    with pytest.raises(BudgetError) as refusal:
         Sgpr(cagp.Matern32, case.X, case.b, inducing=case.Z, **(settings | {"memory_limit_bytes": 1000}))
+    assert refusal.value.key == "memory"
     monkeypatch.setattr(sgpr, "VARIANCE_ROUNDING", -10.0)
-    with pytest.raises(NumericalError, match=r"a posterior variance is .* below zero .* jitter=1e-10"):
+    with pytest.raises(NumericalError) as refusal:
         case.of.posterior(case.x, case.X)
+    assert refusal.value.key == "negative-variance"

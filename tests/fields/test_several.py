@@ -66,10 +66,9 @@ def test_other_variables_of_a_folder_are_taken_when_asked_for(months, tmp_path):
     field = open_source(f"file:{folder}", variable="msl", cache_directory=tmp_path)
     np.testing.assert_array_equal(field.msl, canonical(pressure(raw), selection=Selection(value="msl")).msl)
     assert source_times(f"file:{folder}", Selection(value="msl"), cache_directory=tmp_path).size == 4
-    with pytest.raises(
-        DataError, match=r"variable 'tas' is missing; there is 'msl', 't2m'\. To take one of them"
-    ):
+    with pytest.raises(DataError) as refusal:
         open_source(f"file:{folder}", variable="tas", cache_directory=tmp_path)
+    assert refusal.value.key == "absent-variable"
 
 
 def test_many_files_are_decoded_in_batches(months, tmp_path, monkeypatch):
@@ -83,39 +82,43 @@ def test_many_files_are_decoded_in_batches(months, tmp_path, monkeypatch):
 
 def test_what_is_wrong_with_several_files_is_named(months, tmp_path):
     folder, raw = months
-    with pytest.raises(
-        DataError, match=r"1 of 1 selected times are not in the source: 2021-01-01T00:00\. It has 4"
-    ):
+    with pytest.raises(DataError) as refusal:
         open_file(str(folder), Selection(times=["2021-01-01"]), scratch=tmp_path)
+    assert refusal.value.key == "absent-times"
     (folder / "t2m_again.nc").write_bytes(netcdf4(raw.isel(valid_time=[1]) + 1.0))
-    with pytest.raises(DataError, match="time 2020-02-01T00:00 appears twice with different values"):
+    with pytest.raises(DataError) as refusal:
         open_file(str(folder), scratch=tmp_path)
+    assert refusal.value.key == "several-values"
     (folder / "t2m_again.nc").write_bytes(netcdf4(raw.isel(valid_time=[1])))
     np.testing.assert_array_equal(open_file(str(folder), scratch=tmp_path).t2m, canonical(raw).t2m)
     data = netcdf4(raw)
     (folder / "t2m_cut.nc").write_bytes(data[: len(data) // 2])
-    with pytest.raises(DataError, match=r"t2m_cut\.nc: cannot be decoded"):
+    with pytest.raises(DataError) as refusal:
         open_file(str(folder), scratch=tmp_path)
+    assert refusal.value.key == "damaged"
     said = r"no file that can be read has 2021-01-01T00:00\. .*t2m_cut\.nc: cannot be decoded"
     with pytest.raises(DataError, match=said):
         open_file(str(folder), Selection(times=["2020-01-01", "2021-01-01"]), scratch=tmp_path)
     (folder / "t2m_cut.nc").write_bytes(netcdf4(raw.isel(latitude=[0, 1])))
-    with pytest.raises(DataError, match="different grids, 4 x 4 and 2 x 4"):
+    with pytest.raises(DataError) as refusal:
         open_file(str(folder), scratch=tmp_path)
+    assert refusal.value.key == "parts"
 
 
 def test_addresses_without_a_file_are_refused(tmp_path):
-    with pytest.raises(DataError, match=f"no file matches {tmp_path}/x_"):
+    with pytest.raises(DataError) as refusal:
         files_at(f"{tmp_path}/x_*.nc", scratch=tmp_path / "scratch")
-    with pytest.raises(
-        DataError, match=r"has no GRIB or NetCDF file; there is no file\. .*/\*\*/\*\.nc; write zarr:"
-    ):
+    assert refusal.value.key == "no-file"
+    with pytest.raises(DataError) as refusal:
         files_at(str(tmp_path), scratch=tmp_path / "scratch")
+    assert refusal.value.key == "no-field-file"
     (tmp_path / "notes.txt").write_text("words")
-    with pytest.raises(DataError, match=r"there is notes\.txt\."):
+    with pytest.raises(DataError) as refusal:
         files_at(str(tmp_path), scratch=tmp_path / "scratch")
-    with pytest.raises(DataError, match=r"notes\.txt is of an unknown format"):
+    assert refusal.value.key == "no-field-file"
+    with pytest.raises(DataError) as refusal:
         files_at(f"{tmp_path}/*.txt", scratch=tmp_path / "scratch")
+    assert refusal.value.key == "not-a-field"
     odd = tmp_path / "a;b [1].nc"
     odd.write_bytes(netcdf3(raw_dataset()))
     assert list(files_at(str(odd), scratch=tmp_path / "scratch")) == [odd]
@@ -163,12 +166,12 @@ root = "{tmp_path}/out"
     stored = xr.open_zarr(batch, consolidated=False)
     np.testing.assert_array_equal(stored.z, canonical(raw + 1e4, selection=Selection(value="z")).z[[0, 3]])
     assert stored.z.attrs["long_name"] == "geopotential at 500 hPa"
-    with pytest.raises(
-        DataError, match=r"'z' has 2 levels along 'pressure_level': 850, 500 hPa\. Choose one"
-    ):
+    with pytest.raises(DataError) as refusal:
         ingest_only(parse_job(text.replace("level = 500\n", "")))
-    with pytest.raises(ConfigurationError, match="a list of sources is of files alone"):
+    assert refusal.value.key == "several-levels"
+    with pytest.raises(ConfigurationError) as refusal:
         parse_job(text.replace(f'"file:{tmp_path}/1.nc"', '"cds"'))
+    assert refusal.value.key == "observations.source"
 
 
 def test_old_jobs_keep_their_canonical_form():
@@ -220,8 +223,9 @@ def test_steps_of_several_starts_become_the_times_at_which_they_hold(tmp_path):
     np.testing.assert_allclose(field.t2m, values[:, ::-1][..., [2, 3, 0, 1]], atol=1e-3)
     one = open_file(str(path), Selection(times=["2020-01-02T03"]), scratch=tmp_path)
     np.testing.assert_array_equal(one.t2m, field.t2m[3:4])
-    with pytest.raises(DataError, match="selected times are not in the source: 2020-01-02T00:00"):
+    with pytest.raises(DataError) as refusal:
         open_file(str(path), Selection(times=["2020-01-02T00"]), scratch=tmp_path)
+    assert refusal.value.key == "absent-times"
 
 
 def test_steps_of_one_start_are_times(tmp_path):
@@ -248,10 +252,9 @@ def test_grib_fields_are_found_by_their_short_names(tmp_path, asked, published):
     found = values[0 if published == "u10" else 1, ::-1][:, [2, 3, 0, 1]]
     np.testing.assert_allclose(field[published][0], found, atol=1e-3)
     assert field[published].attrs["units"] == ("m s-1" if published == "u10" else "m")
-    with pytest.raises(
-        DataError, match=r"there is '10u', 'swh'\. To take one of them, write variable = \"10u\""
-    ):
+    with pytest.raises(DataError) as refusal:
         open_file(str(path), Selection(value="msl"), scratch=tmp_path)
+    assert refusal.value.key == "absent-variable"
 
 
 def test_a_level_of_a_grib_file(tmp_path):
@@ -264,10 +267,9 @@ def test_a_level_of_a_grib_file(tmp_path):
     path.write_bytes(grib(on_levels))
     field = open_file(str(path), Selection(value="t", where={"level": 850.0}), scratch=tmp_path)
     np.testing.assert_allclose(field.t[0], values[1, ::-1][:, [2, 3, 0, 1]], atol=1e-3)
-    with pytest.raises(
-        DataError, match=r"has 3 levels along 'isobaricInhPa': .*1000.*850.* hPa\. Choose one"
-    ):
+    with pytest.raises(DataError) as refusal:
         open_file(str(path), Selection(value="t"), scratch=tmp_path)
+    assert refusal.value.key == "several-levels"
 
 
 @pytest.mark.parametrize("layout", ["expver dimension", "expver beside the time"])
@@ -327,21 +329,17 @@ def test_dates_of_other_calendars_are_taken_as_they_are(tmp_path, kind, calendar
 
 
 @pytest.mark.parametrize(
-    ("calendar", "days", "text"),
+    ("calendar", "days"),
     [
-        (
-            "360_day",
-            [58.0, 59.0],
-            r"calendar '360_day', of which 1 do not exist in the standard one, such as 2004-02-30\. Put .*"
-            r"dataset\.convert_calendar\('standard'",
-        ),
-        ("julian", [59.0, 60.0], "has times that are not dates of the standard calendar .* convert_calendar"),
+        ("360_day", [58.0, 59.0]),
+        ("julian", [59.0, 60.0]),
     ],
 )
-def test_dates_that_do_not_exist_are_refused_with_a_remedy(tmp_path, calendar, days, text):
+def test_dates_that_do_not_exist_are_refused_with_a_remedy(tmp_path, calendar, days):
     counted(calendar, days).to_netcdf(tmp_path / "cmip.nc", engine="h5netcdf")
-    with pytest.raises(DataError, match=rf"cmip\.nc: .*{text}"):
+    with pytest.raises(DataError) as refusal:
         open_file(str(tmp_path / "cmip.nc"), scratch=tmp_path)
+    assert refusal.value.key == "calendar"
 
 
 def test_a_zip_among_several_files(tmp_path):
@@ -369,16 +367,17 @@ def test_public_stores_have_short_names_and_one_that_cannot_be_reached_is_a_clea
         ("arco-era5", "gs://gcp-public-data-arco-era5/"),
         ("weatherbench2", "gs://weatherbench2/"),
     ):
-        with pytest.raises(
-            DataError, match=rf"cannot read the Zarr store {start}.* Check the address and the network"
-        ):
+        with pytest.raises(DataError) as refusal:
             open_source(f"zarr:{name}", variable="msl", times=["2020-01-01"], cache_directory=tmp_path)
+        assert refusal.value.key == "unreadable"
         assert opened[-1][0].startswith(start)
         assert opened[-1][1]["options"] == {"token": "anon"}
-        with pytest.raises(DataError, match=f"cannot read the Zarr store {start}"):
+        with pytest.raises(DataError) as refusal:
             source_times(f"zarr:{name}", cache_directory=tmp_path)
-    with pytest.raises(ConfigurationError, match="Did you mean 'zarr:weatherbench2'"):
+        assert refusal.value.key == "unreadable"
+    with pytest.raises(ConfigurationError) as refusal:
         open_source("weatherbench2", cache_directory=tmp_path)
+    assert refusal.value.key == "source"
 
 
 @pytest.mark.skipif(not FIELDS.is_dir(), reason="the folder of shared fields is not here")

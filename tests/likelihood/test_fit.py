@@ -310,9 +310,11 @@ def test_memory_decides_between_dense_and_vecchia_and_is_never_exceeded():
     X = np.random.default_rng(0).uniform(size=(2000, 2))
     y = draw(cagp.Matern12(0.3, 2.0), 0.5, X)[:, 0]
     limit = 40 * 2**20
-    with pytest.raises(BudgetError, match="exact likelihood of 2,000 points"):
+    with pytest.raises(BudgetError) as refusal:
         cagp.fit(cagp.Matern12, X, y, method="dense", memory_limit_bytes=limit)
-    with pytest.raises(BudgetError, match="grid of 9 x 18 points"):
+    assert refusal.value.key == "memory"
+    with pytest.raises(BudgetError) as refusal:
         cagp.fit(cagp.Matern12, GRID, grid_fields(), memory_limit_bytes=1000)
+    assert refusal.value.key == "memory"
     found = cagp.fit(cagp.Matern12, X, y, memory_limit_bytes=limit)
     assert found.method == "vecchia"

@@ -319,12 +319,13 @@ def test_the_plan_counts_what_finds_the_weights(blocks):
     assert plans[1].fields == plans[0].fields == 1
     assert plans[1].gram_entries - plans[0].gram_entries > 3 * len(points) ** 2
     assert plans[1].flops > plans[0].flops
-    with pytest.raises(BudgetError, match="For the 3 coefficients of the mean, block Gauss-Seidel on 1,224"):
+    with pytest.raises(BudgetError) as refusal:
         cagp.condition(
             *(prior, points, points[:, 0], X_TEST[:1]),
             solver=cagp.SubsetOfData(5),
             memory_limit_bytes=3 * 10**6,
         )
+    assert refusal.value.key == "memory"
 
 
 @pytest.mark.exhaustive

@@ -141,10 +141,9 @@ def test_a_scheduler_that_goes_away_is_a_cluster_error(start, tmp_path):
     with open_executor(file, insecure=True) as executor:
         handle = executor.submit(time.sleep, 60.0)
         scheduler.kill()
-        with pytest.raises(
-            ClusterError, match=r"(?s)connection to the Dask scheduler broke: .* Run the same job"
-        ):
+        with pytest.raises(ClusterError) as refusal:
             executor.gather([handle])
+        assert refusal.value.key == "connection-lost"
 
 
 @pytest.mark.exhaustive
@@ -164,8 +163,9 @@ def test_workers_that_are_all_lost_at_once_are_a_cluster_error(successors, monke
         wait_until(lambda: not client.scheduler_info(n_workers=-1)["workers"])
         cluster.scale(successors)
         client.wait_for_workers(successors) if successors else None
-        with pytest.raises(ClusterError, match=r"all workers .* were lost.* Run the same job again"):
+        with pytest.raises(ClusterError) as refusal:
             executor.gather([handle])
+        assert refusal.value.key == "workers-lost"
 
 
 def test_address_where_nobody_answers(impatient):
@@ -203,8 +203,9 @@ def test_scheduler_file_of_another_time(tmp_path, impatient):
 def test_scheduler_file_that_names_no_scheduler(tmp_path, text, impatient):
     path = tmp_path / "scheduler.json"
     path.write_text(text)
-    with pytest.raises(ClusterError, match=f"scheduler file {path} names no scheduler .*Delete it and start"):
+    with pytest.raises(ClusterError) as refusal:
         open_executor(str(path)).__enter__()
+    assert refusal.value.key == "no-scheduler-file"
 
 
 def test_scheduler_file_that_is_being_written(cluster, tmp_path):
@@ -263,8 +264,9 @@ def test_a_package_that_is_missing_where_a_task_arrives_is_named(cluster, monkey
 
     with Client(cluster, set_as_default=False) as client:
         executor = DaskExecutor(client)
-        with pytest.raises(ClusterError, match=r"cannot import cagp_dist.* install version \d+"):
+        with pytest.raises(ClusterError) as refusal:
             executor.gather([executor.submit(absent)])
+        assert refusal.value.key == "not-installed"
 
 
 def found_versions(scheduler="1.0", worker="1.0", numba="0.60"):
@@ -277,22 +279,23 @@ def found_versions(scheduler="1.0", worker="1.0", numba="0.60"):
 
 
 @pytest.mark.parametrize(
-    ("found", "text"),
+    ("found", "key"),
     [
         (
             {"worker": "0.9"},
-            r"{'tcp://a': '0.9'} have versions of cagp-dist other than 1.0, the version here",
+            "versions-differ",
         ),
-        ({"scheduler": "0.9"}, r"{'scheduler': '0.9'} have versions"),
-        ({"worker": None}, r"tcp://a cannot import cagp_dist. .* install version"),
-        ({"scheduler": None, "worker": None}, r"scheduler, tcp://a cannot import cagp_dist"),
+        ({"scheduler": "0.9"}, "versions-differ"),
+        ({"worker": None}, "not-installed"),
+        ({"scheduler": None, "worker": None}, "not-installed"),
     ],
 )
-def test_scheduler_and_workers_with_other_versions_or_none_are_refused(cluster, monkeypatch, found, text):
+def test_scheduler_and_workers_with_other_versions_or_none_are_refused(cluster, monkeypatch, found, key):
     with Client(cluster, set_as_default=False) as client:
         monkeypatch.setattr(client, "get_versions", lambda packages: found_versions(**found))
-        with pytest.raises(ClusterError, match=text):
+        with pytest.raises(ClusterError) as refusal:
             DaskExecutor(client)
+        assert refusal.value.key == key
 
 
 def test_workers_with_another_numba_are_spoken_of(cluster, monkeypatch, caplog):

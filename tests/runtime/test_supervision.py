@@ -329,10 +329,9 @@ def test_a_scheduler_that_does_not_answer_is_lost(monkeypatch):
         Watch(client, Deadlines(silence_seconds=0.1), ["a"]).look()
     assert refusal.value.key == "no-scheduler"
     client.status = "connecting"
-    with pytest.raises(
-        ClusterLostError, match="connection to the Dask scheduler broke: the scheduler has gone"
-    ):
+    with pytest.raises(ClusterLostError) as refusal:
         Watch(client, Deadlines(), ["a"]).look()
+    assert refusal.value.key == "connection-lost"
     ended.set()
 
 
@@ -374,13 +373,13 @@ def test_a_frozen_worker_costs_time_and_no_bit(processes):
 @pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("number", "text", "seconds"),
+    ("number", "key", "seconds"),
     [
-        (signal.SIGKILL, "connection to the Dask scheduler broke", 5.0),
-        (signal.SIGSTOP, "has not answered for 3 s", 10.0),
+        (signal.SIGKILL, "connection-lost", 5.0),
+        (signal.SIGSTOP, "no-scheduler", 10.0),
     ],
 )
-def test_a_scheduler_that_is_killed_or_frozen_is_noticed(processes, number, text, seconds):
+def test_a_scheduler_that_is_killed_or_frozen_is_noticed(processes, number, key, seconds):
     """A broken connection at once, and not by its silence."""
     struck: list[float] = []
 
@@ -388,8 +387,9 @@ def test_a_scheduler_that_is_killed_or_frozen_is_noticed(processes, number, text
         struck.append(time.monotonic())
         os.kill(processes.scheduler.pid, number)
 
-    with pytest.raises(ClusterLostError, match=text):
+    with pytest.raises(ClusterLostError) as refusal:
         signalled(processes, hit)
+    assert refusal.value.key == key
     assert time.monotonic() - struck[0] < seconds
 
 
@@ -400,5 +400,6 @@ def test_workers_that_are_all_frozen_are_lost(processes):
         for process in processes.workers:
             os.kill(process.pid, signal.SIGSTOP)
 
-    with pytest.raises(ClusterLostError, match="all workers of the Dask cluster were lost"):
+    with pytest.raises(ClusterLostError) as refusal:
         signalled(processes, hit)
+    assert refusal.value.key == "workers-lost"

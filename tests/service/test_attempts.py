@@ -118,8 +118,9 @@ def test_deadlines_come_from_the_job_and_flags_take_precedence(tmp_path):
     assert with_runtime(asked, attempts=1).runtime.deadlines().attempts == 1
     assert with_runtime(asked, attempts=1).runtime.total_seconds == 60
     assert asked.canonical() == job(tmp_path).canonical()
-    with pytest.raises(ConfigurationError, match=r"attempts = 0 is not allowed; expected an integer from 1"):
+    with pytest.raises(ConfigurationError) as refusal:
         job(tmp_path, attempts=0)
+    assert refusal.value.key == "runtime.attempts"
 
 
 def test_flags_reach_the_job(tmp_path, monkeypatch):

@@ -213,8 +213,9 @@ def test_more_points_than_blocks_leave_are_refused(train, test, calibration, sai
     if said is None:  # half a globe, or two of its blocks, can be held out
         assert choose(train, test, calibration).train.size > 0
         return
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError) as refusal:
         choose(train, test, calibration)
+    assert refusal.value.key == "few-points"
 
 
 def test_blocks_of_one_place_and_calibration_of_folds_are_refused():
@@ -353,24 +354,25 @@ def test_train_is_in_solver_order():
 
 
 @pytest.mark.parametrize(
-    ("train", "test", "message"),
+    ("train", "test", "key"),
     [
         (
             random(2593),
             random(1),
-            "train.count asks for 2,593 points, .* has 2,592; at most 2,592",
+            "few-points",
         ),
-        (random(2000), random(593), "test.count asks for 593 .* the other set takes 2,000; at most 592"),
-        (stride(1), random(1), "at most 0 can be asked"),
-        (stride(2), stride(4), "train and test share 162 of 162 test points"),
-        (stride(2), stride(3, 1), "train and test share 72 of 288 test points"),
-        ({"kind": "all"}, random(2592), "train selects none of the 2592 points"),
-        (random(5), stride(80, 79), "test selects none of the 2592 points"),
+        (random(2000), random(593), "few-points"),
+        (stride(1), random(1), "few-points"),
+        (stride(2), stride(4), "test-in-train"),
+        (stride(2), stride(3, 1), "test-in-train"),
+        ({"kind": "all"}, random(2592), "empty-selection"),
+        (random(5), stride(80, 79), "empty-selection"),
     ],
 )
-def test_impossible_designs_are_refused(train, test, message):
-    with pytest.raises(ConfigurationError, match=message):
+def test_impossible_designs_are_refused(train, test, key):
+    with pytest.raises(ConfigurationError) as refusal:
         choose(train, test)
+    assert refusal.value.key == key
 
 
 def cells(resolution, area=None, points=GLOBE):

@@ -654,9 +654,9 @@ def test_a_run_fits_to_other_times_and_its_name_depends_on_them(job_text):
 
 def test_times_of_a_fit_that_are_none_are_refused(job_text):
     numbers = "lengthscale = 1.5\nvariance = 1.0\nnoise_variance = 9.0\n[cluster]"
-    with pytest.raises(
-        ConfigurationError, match="fit_times cannot be combined with lengthscale, variance and noise_varia"
-    ):
+    with pytest.raises(ConfigurationError) as refusal:
         parse_job(with_fit_times(job_text, '"2020-02"').replace("[cluster]", numbers))
-    with pytest.raises(ConfigurationError, match=r"\[prior\] fit_times = 3"):
+    assert refusal.value.key == "prior"
+    with pytest.raises(ConfigurationError) as refusal:
         parse_job(with_fit_times(job_text, "3"))
+    assert refusal.value.key == "prior.fit_times"

@@ -210,27 +210,28 @@ def test_a_plan_says_how_many_values_a_time_sees(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tables", "said"),
+    ("tables", "key"),
     [
-        ({"prior": {**PRIOR, "time_kernel": "auto"}}, 'time_kernel = "auto" cannot be combined with'),
-        ({"prior": {**PRIOR, "mean": "climatology:normals.zarr"}}, "for each time by itself"),
-        ({"prior": {**PRIOR, "fit_to": "field"}}, "fitted to observed points"),
-        ({"prior": {**PRIOR, "time_lengthscale_hours": [3.0, 4.0]}}, "expected one number"),
-        ({"prior": {"time_kernel": "metric", "kernel": "matern"}}, "smoothness is not fitted"),
-        ({"prior": {"time_kernel": "metric", "hyperparameters": "integrate"}}, "are plugged in"),
-        ({"prior": {"time_kernel": "metric", "time_lengthscale_hours": 3.0}}, "with which it is fitted"),
-        ({"prior": {**PRIOR, "mean": "previous", "time_kernel": "metric"}}, "write one of these"),
-        ({"prior": {"mean": "constant"}, "design": {"window_hours": 24.0}}, "given without a kernel in time"),
-        ({"design": {"regions": ["global"]}}, "cannot be combined with regions"),
-        ({"design": {"map": {**map_grid(3.0), "std_samples": 100}}}, "leave these out"),
-        ({"solver": {"name": "rings"}}, 'write name = "auto"'),
-        ({"recalibration": {"method": "sharp"}}, "use another method"),
-        ({"output": {"root": "out", "keep_weights": True}}, "keep_weights cannot be combined with"),
+        ({"prior": {**PRIOR, "time_kernel": "auto"}}, "prior"),
+        ({"prior": {**PRIOR, "mean": "climatology:normals.zarr"}}, "prior"),
+        ({"prior": {**PRIOR, "fit_to": "field"}}, "prior"),
+        ({"prior": {**PRIOR, "time_lengthscale_hours": [3.0, 4.0]}}, "prior"),
+        ({"prior": {"time_kernel": "metric", "kernel": "matern"}}, "prior"),
+        ({"prior": {"time_kernel": "metric", "hyperparameters": "integrate"}}, "prior"),
+        ({"prior": {"time_kernel": "metric", "time_lengthscale_hours": 3.0}}, "prior"),
+        ({"prior": {**PRIOR, "mean": "previous", "time_kernel": "metric"}}, "prior"),
+        ({"prior": {"mean": "constant"}, "design": {"window_hours": 24.0}}, "prior"),
+        ({"design": {"regions": ["global"]}}, "prior"),
+        ({"design": {"map": {**map_grid(3.0), "std_samples": 100}}}, "prior"),
+        ({"solver": {"name": "rings"}}, "solver"),
+        ({"recalibration": {"method": "sharp"}}, "recalibration"),
+        ({"output": {"root": "out", "keep_weights": True}}, "output"),
     ],
 )
-def test_what_does_not_go_with_a_kernel_in_time_is_refused(tmp_path, tables, said):
-    with pytest.raises(ConfigurationError, match=said):
+def test_what_does_not_go_with_a_kernel_in_time_is_refused(tmp_path, tables, key):
+    with pytest.raises(ConfigurationError) as refusal:
         the_job(tmp_path, station_table(), **tables)
+    assert refusal.value.key == key
 
 
 def test_one_time_is_no_fit_in_time_and_asks_for_a_window(tmp_path):
@@ -244,8 +245,9 @@ def test_one_time_is_no_fit_in_time_and_asks_for_a_window(tmp_path):
         run(job)
     assert refusal.value.key == "few-times"
     assert run(the_job(tmp_path, alone, design={**design, "window_hours": 24.0})).status.ok
-    with pytest.raises(ConfigurationError, match="no observation is seen"):
+    with pytest.raises(ConfigurationError) as refusal:
         the_job(tmp_path, alone, design={**design, "window_hours": 24.0, "lead_hours": 30.0})
+    assert refusal.value.key == "design"
 
 
 def test_a_window_needs_a_source_that_lists_its_times(tmp_path):

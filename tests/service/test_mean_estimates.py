@@ -138,8 +138,9 @@ def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static,
     assert "not known at 1 of" in caplog.text
     assert parsed.canonical()["prior"]["covariates_missing"] == -9999.0
     assert "covariates_missing" not in job(covariates=[f"{static}:elevation"]).canonical()["prior"]
-    with pytest.raises(ConfigurationError, match="covariates_missing given without covariates"):
+    with pytest.raises(ConfigurationError) as refusal:
         job(covariates_missing=-9999)
+    assert refusal.value.key == "prior"
 
 
 @pytest.mark.parametrize("kind", ["grid", "cells"])
@@ -167,17 +168,17 @@ def test_covariates_that_cannot_be_used_are_refused_by_name(job, tmp_path, stati
     with pytest.raises(ArgumentError) as refusal:
         task_of(job(mean="constant", covariates=[f"{static}:level"]))  # before anything is solved
     assert refusal.value.key == "coefficient-undetermined"
-    with pytest.raises(
-        ConfigurationError, match=r'covariates = \["static.nc"\] is not allowed; expected a list'
-    ):
+    with pytest.raises(ConfigurationError) as refusal:
         job(covariates=["static.nc"])
+    assert refusal.value.key == "prior.covariates"
     with pytest.raises(
         ConfigurationError,
-        match='covariates cannot be combined with mean = "climatology:x", which has no coeff',
-    ):
+    ) as refusal:
         job(mean="climatology:x", covariates=[f"{static}:elevation"])
-    with pytest.raises(ConfigurationError, match="mean_estimate = 'ordinary' was removed"):
+    assert refusal.value.key == "prior"
+    with pytest.raises(ConfigurationError) as refusal:
         job(mean_estimate="ordinary")
+    assert refusal.value.key == "prior"
     assert job(mean_estimate="generalised").canonical() == job().canonical()
 
 

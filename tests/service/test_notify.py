@@ -220,30 +220,31 @@ def runs(process):
 
 @one_after_another
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "key"),
     [
-        ({}, "nobody is told; expected command, url, or both"),
-        ({"url": "https://user:word@host/"}, "url seems to hold a secret"),
-        ({"url": "https://host/?token=5"}, "url seems to hold a secret"),
-        ({"url": "https://hooks.host/services/B024BE7LH1abcdefghij"}, "url seems to hold a secret"),
-        ({"url": "https://host/?s3cr3tword@"}, "url seems to hold a secret"),
-        ({"url": "https://host/?${A}&b=5"}, "url seems to hold a secret"),
-        ({"command": "curl -H 'Authorization: Bearer word@'"}, "command seems to hold a secret"),
-        ({"command": ["page", "--token", "word@"]}, "command seems to hold a secret"),
-        ({"command": ["page", "--password=word@"]}, "command seems to hold a secret"),
-        ({"command": ["curl", "-u", "user:word@"]}, "command seems to hold a secret"),
-        ({"command": ["page", "ghp_0123456789abcdefghij"]}, "command seems to hold a secret"),
-        ({"command": ["curl", "https://user:word@host/"]}, "command seems to hold a secret"),
-        ({"url": "ftp://host/"}, "url is not a web address"),
-        ({"url": "https://h/", "headers": {"X-Api-Key": "abc"}}, "the header X-Api-Key holds a secret"),
-        ({"command": ["x"], "headers": {"A": "b"}}, "headers given without url"),
-        ({"command": ["x"], "on": ["sucess"]}, r"expected .*\"success\", \"failure\" and \"drift\""),
-        ({"command": ["x"], "timeout_seconds": 0}, r"\[notify\] timeout_seconds = 0 is not allowed"),
+        ({}, "notify"),
+        ({"url": "https://user:word@host/"}, "notify"),
+        ({"url": "https://host/?token=5"}, "notify"),
+        ({"url": "https://hooks.host/services/B024BE7LH1abcdefghij"}, "notify"),
+        ({"url": "https://host/?s3cr3tword@"}, "notify"),
+        ({"url": "https://host/?${A}&b=5"}, "notify"),
+        ({"command": "curl -H 'Authorization: Bearer word@'"}, "notify"),
+        ({"command": ["page", "--token", "word@"]}, "notify"),
+        ({"command": ["page", "--password=word@"]}, "notify"),
+        ({"command": ["curl", "-u", "user:word@"]}, "notify"),
+        ({"command": ["page", "ghp_0123456789abcdefghij"]}, "notify"),
+        ({"command": ["curl", "https://user:word@host/"]}, "notify"),
+        ({"url": "ftp://host/"}, "notify"),
+        ({"url": "https://h/", "headers": {"X-Api-Key": "abc"}}, "notify"),
+        ({"command": ["x"], "headers": {"A": "b"}}, "notify"),
+        ({"command": ["x"], "on": ["sucess"]}, "notify.on"),
+        ({"command": ["x"], "timeout_seconds": 0}, "notify.timeout_seconds"),
     ],
 )
-def test_a_table_that_tells_nobody_or_holds_secrets_is_refused(table, said):
-    with pytest.raises(ConfigurationError, match=said) as refused:
+def test_a_table_that_tells_nobody_or_holds_secrets_is_refused(table, key):
+    with pytest.raises(ConfigurationError) as refused:
         parse_job(job_text(notify=table))
+    assert refused.value.key == key
     assert "word@" not in str(refused.value)
 
 

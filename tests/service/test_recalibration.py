@@ -270,8 +270,9 @@ def test_methods_that_cannot_learn_are_refused_if_they_were_asked_for(done, fiel
     with pytest.raises(ConfigurationError) as refusal:
         task_of(the_job(field, tmp_path, method="local-scale", design=few))
     assert refusal.value.key == "few-errors"
-    with pytest.raises(ConfigurationError, match=r'method = "locale-scale" .* nearest: "local-scale"'):
+    with pytest.raises(ConfigurationError) as refusal:
         the_job(field, tmp_path, method="locale-scale")
+    assert refusal.value.key == "recalibration.method"
     # of equal errors nothing can be learnt: one that nobody asked for says so and leaves the distributions
     level = np.broadcast_to(280.0, task.points.values.shape)
     flat = replace(

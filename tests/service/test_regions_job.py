@@ -176,27 +176,28 @@ def test_with_folds_they_are_of_all_points(tmp_path):
 
 @one_after_another
 @pytest.mark.parametrize(
-    ("regions", "message"),
+    "regions",
     [
-        ([], r"\[design\] regions = \[\]: expected a list of \"global\""),
-        ("global", r"\[design\] regions = \"global\": expected a list"),
-        (["europe"], "'europe' is not a region; expected \"global\""),
-        ([{"south": 1}], 'a region lacks its name; expected one such as name = "europe"'),
-        ([{"name": "x"}], 'region "x" is nowhere'),
-        ([{"name": "x", "nort": 3}], 'unknown key nort of a region; nearest: "north"'),
-        ([{"name": "x", "west": 3}], 'region "x" has one of west and east'),
-        ([{"name": "x", "south": "3"}], "south of region \"x\" is '3'; expected a number"),
-        ([{"name": "x", "south": 3, "north": 2}], "region 'x' reaches from latitude 3 to 2"),
-        ([{"name": "x", "polygon": [[0, 0], [1, 0]]}], "'x' has 2 corners; expected at least three"),
-        ([{"name": "x", "polygon": [0, 1, 2]}], r'polygon of region "x" has 0; expected \[longitude'),
-        ([{"name": "x", "polygon": 3}], 'polygon of region "x" is 3; expected a list'),
-        ([{"name": "x", "polygon": [[0, 0], [1, 0], [0, 1]], "south": 3}], "has polygon and south"),
-        (["global", "global"], "two regions are called 'global'"),
+        [],
+        "global",
+        ["europe"],
+        [{"south": 1}],
+        [{"name": "x"}],
+        [{"name": "x", "nort": 3}],
+        [{"name": "x", "west": 3}],
+        [{"name": "x", "south": "3"}],
+        [{"name": "x", "south": 3, "north": 2}],
+        [{"name": "x", "polygon": [[0, 0], [1, 0]]}],
+        [{"name": "x", "polygon": [0, 1, 2]}],
+        [{"name": "x", "polygon": 3}],
+        [{"name": "x", "polygon": [[0, 0], [1, 0], [0, 1]], "south": 3}],
+        ["global", "global"],
     ],
 )
-def test_what_is_no_region_is_said(regions, message):
-    with pytest.raises(ConfigurationError, match=message):
+def test_what_is_no_region_is_said(regions):
+    with pytest.raises(ConfigurationError) as refusal:
         parse_job(the_job(regions=regions))
+    assert refusal.value.key == "design.regions"
 
 
 def test_the_canonical_form_says_each_region_in_one_way():

@@ -113,8 +113,9 @@ def test_every_solver_can_be_written_in_a_job(job_text, name):
     job = parse_job(text)
     assert type(job.solver.build()) is SOLVERS[name]
     assert job.canonical()["solver"]["name"] == name
-    with pytest.raises(ConfigurationError, match=f'nearest: "{name}"'):
+    with pytest.raises(ConfigurationError) as refusal:
         parse_job(text.replace(f'"{name}"', f'"{name}x"'))
+    assert refusal.value.key == "solver"
 
 
 def test_points_of_a_job_stand_in_the_blocks_of_its_solver(job_text):

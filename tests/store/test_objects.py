@@ -329,8 +329,9 @@ def test_a_source_in_an_object_store_is_read_as_from_a_folder_and_has_limits(add
     for path in sorted(filter(Path.is_file, folder.rglob("*")), key=lambda path: late in str(path)):
         name = path.relative_to(tmp_path).as_posix()
         if name == f"{late}zarr.json":
-            with pytest.raises(DataError, match="t2m"):
+            with pytest.raises(DataError) as refusal:
                 open_zarr(f"{address}/field.zarr")
+            assert refusal.value.key == "unreadable"
         bucket.put(name, path.read_bytes())
     design = {"train": random_points(60), "test": random_points(20, seed=1)}
     runs = []
@@ -480,8 +481,9 @@ def test_damage_is_found_by_name_and_mended_by_the_same_job(address, tmp_path, d
         bucket.put(
             victim, text[:-9] if damage == "manifest" else text.replace(b"zarr/obs", b"zarr/../../obs")
         )
-    with pytest.raises(DamagedRunError, match=re.escape(f"{address}/{victim}")), output_lock(tmp_path / "r"):
+    with pytest.raises(DamagedRunError) as refusal, output_lock(tmp_path / "r"):
         PublishedObjects(address).fetch(key, tmp_path / "r")
+    assert refusal.value.key == "damaged"
     ended = cagp("verify", address)
     assert ended.exit_code == 1
     assert victim in ended.stderr
@@ -585,8 +587,9 @@ def test_a_server_that_goes_away_costs_nothing_but_the_sending(server, tmp_path,
 
         monkeypatch.setattr(Bucket, "_put", dying)
         before = time.monotonic()
-        with pytest.raises(StoreError, match="cannot write s3://gone/daily/") as gone:
+        with pytest.raises(StoreError) as gone:
             object_publisher.publish_index(address, tmp_path, 1)
+        assert gone.value.key == "not-sent"
         assert time.monotonic() - before < 300.0
         assert "The run is whole in" in str(gone.value)
         assert gone.value.exit_code == 1
