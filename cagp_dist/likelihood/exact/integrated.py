@@ -566,7 +566,7 @@ def _quantiles(
 
     # nodes that differ in another number share a value, but for rounding
     known, place = np.unique(np.log(values).round(ROUNDED), return_inverse=True)
-    weights = np.bincount(place, weights)
+    weights = np.asarray(np.bincount(place, weights=weights), dtype=np.float64)
     if np.isfinite(degrees):
         least, most = np.log(degrees / chdtri(degrees, [BEYOND, 1.0 - BEYOND]))
         x = np.linspace(known[0] + least, known[-1] + most, POINTS_OF_QUANTILES)
