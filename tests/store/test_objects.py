@@ -344,10 +344,10 @@ def test_a_source_in_an_object_store_is_read_as_from_a_folder_and_has_limits(add
         runs.append(read_group(current_run(readable(str(root))), "posterior"))
     assert runs[0].equals(runs[1])
 
-    endless = {"t2m/c/0/0/0": 2**21, "t2m/zarr.json": 17 * 2**20}
+    endless = {"t2m/c.0.0.0": 2**21, "t2m/zarr.json": 17 * 2**20}
     for name, size in endless.items():
         bucket.put(f"field.zarr/{name}", bytes(size))
-        with pytest.raises(DataError, match=rf"{name} has more than \d+ MiB, the most that such a file of a"):
+        with pytest.raises(DataError, match=rf"{name} has more than .* MiB, the most that such a file of a"):
             open_zarr(f"{address}/field.zarr")
 
 
