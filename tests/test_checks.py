@@ -8,6 +8,8 @@ import pytest
 from cagp_dist.checks import as_numbers, as_points, check_count, check_positive
 from cagp_dist.errors import ArgumentError
 
+from .joined import one_after_another
+
 
 @pytest.mark.parametrize("value", [1, 0.5, np.float32(0.25), np.int64(3), 1e-300, 1e300])
 def test_positive_numbers_pass(value):
@@ -49,6 +51,7 @@ def test_numbers_become_float64():
         assert numbers.tolist() == [1.0, 2.0]
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("values", "key"),
     [

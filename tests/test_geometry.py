@@ -17,6 +17,8 @@ from cagp_dist.geometry import (
     widest_gap,
 )
 
+from .joined import one_after_another
+
 latitudes = st.floats(-90.0, 90.0)
 longitudes = st.floats(-180.0, 360.0)
 
@@ -91,6 +93,7 @@ def test_no_points():
     assert cagp.space_filling_order(np.zeros((0, 3)), block_size=4).shape == (0,)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("latitude", "longitude", "key"),
     [
@@ -175,6 +178,7 @@ def test_points_that_coincide_are_ordered_too():
     assert cdist(X, X).max() == 0.0
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("X", "block_size", "key"),
     [

@@ -34,6 +34,7 @@ def condition(**changes):
     return cagp.condition(*positional, **given)
 
 
+@one_after_another
 @pytest.mark.parametrize("noise_variance", [0.0, -0.1, np.nan, np.inf, "0.1", None])
 def test_noise_must_be_finite_and_positive(noise_variance):
     with pytest.raises(ArgumentError) as refusal:
@@ -41,6 +42,7 @@ def test_noise_must_be_finite_and_positive(noise_variance):
     assert refusal.value.key == "not-positive"
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("noise_variance", "key"),
     [
@@ -116,6 +118,7 @@ def test_equal_noise_at_every_point_is_one_noise():
     assert_same_bits(condition(prior=cagp.Prior(KERNEL, np.full(30, 0.1))), condition())
 
 
+@one_after_another
 @pytest.mark.parametrize("kernel", [None, "matern32", cagp.Matern32, np.exp])
 def test_kernel_must_be_a_kernel(kernel):
     with pytest.raises(ArgumentError) as refusal:
@@ -123,6 +126,7 @@ def test_kernel_must_be_a_kernel(kernel):
     assert refusal.value.key == "kernel-type"
 
 
+@one_after_another
 @pytest.mark.parametrize("mean", [np.nan, np.inf, "zero", None, np.zeros(3), [0.0]])
 def test_mean_must_be_a_number_or_a_function(mean):
     with pytest.raises(ArgumentError) as refusal:

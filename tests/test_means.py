@@ -10,6 +10,8 @@ from cagp_dist.fields.climatology import Climatology
 from cagp_dist.geometry import area_weights, unit_sphere
 from cagp_dist.means import MEANS, SPELLINGS, ReadFamily, mean_family
 
+from .joined import one_after_another
+
 TIMES = np.array(["2020-01-15", "2020-07-01T12:00"], dtype="datetime64[ns]")
 
 
@@ -163,6 +165,7 @@ def test_a_mean_goes_into_a_prior_and_a_fit(name, places):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(mean))(X), mean(X))
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("latitude", "longitude", "values", "key"),
     [

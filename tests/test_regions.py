@@ -138,6 +138,7 @@ def test_means_over_points_of_a_grid(rows):
     assert inside <= np.count_nonzero(W[:, 2]) <= 1.5 * inside
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("ask", "key"),
     [

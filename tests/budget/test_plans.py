@@ -14,6 +14,7 @@ from cagp_dist.errors import BudgetError
 from cagp_dist.text import counted
 from cagp_dist.tiling import COLUMN_GROUP, POINT_TILE, block_ranges, row_tile_size
 
+from ..joined import one_after_another
 from .allocation import MIB
 
 
@@ -227,6 +228,7 @@ def test_a_wide_question_is_answered_in_batches_when_memory_is_short():
     assert refusal.value.key == "memory"
 
 
+@one_after_another
 @pytest.mark.parametrize(
     "solver",
     [

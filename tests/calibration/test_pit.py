@@ -16,6 +16,8 @@ from cagp_dist.calibration.verification.pit import (
 )
 from cagp_dist.errors import ArgumentError
 
+from ..joined import one_after_another
+
 
 def test_pit_is_the_cdf_of_the_prediction_at_the_observation():
     rng = np.random.default_rng(3)
@@ -43,6 +45,7 @@ def test_single_precision_input_is_computed_in_double():
     assert z[0] == pytest.approx(0.25 / float(np.float32(0.1)), rel=1e-15)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("mean", "std", "observed", "key"),
     [
@@ -95,6 +98,7 @@ def test_band_holds_its_share_of_uniform_counts():
     assert expected >= 0.95
 
 
+@one_after_another
 @pytest.mark.parametrize("values", [[1.1], [-0.1], [np.nan], [0.5, np.nan]])
 def test_values_outside_the_unit_interval_are_refused(values):
     with pytest.raises(ArgumentError) as refusal:

@@ -12,6 +12,8 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights
 from cagp_dist.predictive import Gaussian, QuantileTable, Recalibrated, StudentT
 
+from ..joined import one_after_another
+
 
 def _prediction(seed, shape=(3, 50)):
     rng = np.random.default_rng(seed)
@@ -197,6 +199,7 @@ def test_the_scale_of_weights_does_not_matter():
     assert large.crps == pytest.approx(small.crps, rel=1e-13)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("weights", "key"),
     [
@@ -212,6 +215,7 @@ def test_wrong_weights_are_refused(weights, key):
     assert refusal.value.key == key
 
 
+@one_after_another
 @pytest.mark.parametrize("levels", [[0.0], [1.0], [95.0], [np.nan], [[0.5]]])
 def test_wrong_levels_are_refused(levels):
     with pytest.raises(ArgumentError) as refusal:

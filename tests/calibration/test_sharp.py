@@ -281,6 +281,7 @@ def test_levels_between_are_interpolated_with_a_node_where_beta_is_zero() -> Non
     assert refusal.value.key == "levels"
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("change", "key"),
     [

@@ -13,6 +13,7 @@ from cagp_dist.calibration.verification.pit import normal_tests
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 
 from ..faulty import OneField
+from ..joined import one_after_another
 
 CALIBRATED = [
     cagp.GaussSeidel(iterations=5),
@@ -195,6 +196,7 @@ def test_points_of_a_grid_are_drawn_on_it_with_the_same_law(monkeypatch):
     assert found.relative_jitter == 0.0
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("X", "X_test", "simulations", "key"),
     [

@@ -15,6 +15,7 @@ from cagp_dist.posterior.prior_draws import CovarianceDraws
 from cagp_dist.posterior.problem import demand_of
 from cagp_dist.posterior.sampling import Sampler, draw_groups
 
+from ..joined import one_after_another
 from ..oracle import algorithm_2, assert_close, compose, kernel_matrix, ring_points
 from ..problems import unit_noise
 from ..solvers.engine import LIMIT
@@ -81,6 +82,7 @@ def test_the_largest_error_that_a_posterior_states_is_that_bound_t1(on_grid):
     np.testing.assert_allclose(noisy, 5.0 * np.sqrt(posterior.variance + 0.3), rtol=1e-14)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("norm", "noise", "key"),
     [

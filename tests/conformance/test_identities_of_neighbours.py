@@ -19,6 +19,7 @@ from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers.interface import SOME_POINTS, Problem
 from cagp_dist.solvers.local import neighbours
 
+from ..joined import one_after_another
 from ..oracle import assert_close, kernel_matrix
 from .everywhere import everywhere
 from .places import N
@@ -293,6 +294,7 @@ def test_what_auto_looks_at_does_not_grow_with_the_observations(monkeypatch):
             assert len(looked) == 2 * (len(targets) - causal)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("settings", "key"),
     [

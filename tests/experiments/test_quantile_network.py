@@ -12,6 +12,8 @@ from cagp_dist.predictive import Gaussian
 from cagp_dist.remedies import installation
 from pipelines.experiments.quantile_network import QuantileNetwork
 
+from ..joined import one_after_another
+
 
 @pytest.fixture(scope="module")
 def torch():
@@ -78,6 +80,7 @@ def test_fields_with_gaps_are_their_values(torch):
     )
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("settings", "key"),
     [

@@ -10,6 +10,8 @@ from cagp_dist.errors import DataError
 from cagp_dist.fields.calendars import standard_dates, standard_times
 from cagp_dist.fields.files.local_files import open_file
 
+from ..joined import one_after_another
+
 USUAL = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 MONTHS = {"noleap": USUAL, "366_day": (31, 29, *USUAL[2:]), "360_day": (30,) * 12}
 
@@ -59,6 +61,7 @@ def test_units(units, value, date):
     assert np.isnat(found[1])
 
 
+@one_after_another
 @pytest.mark.parametrize("units", ["eons since 1850-01-01", "days since 1850-13-01", "days", "day as %Y"])
 def test_units_that_cannot_be_read_are_refused(units):
     with pytest.raises(DataError) as refusal:

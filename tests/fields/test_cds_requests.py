@@ -9,6 +9,8 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.fields.selection import parse_times
 from cagp_dist.fields.stores.cds_cache import request_key, requested_times, requests_for
 
+from ..joined import one_after_another
+
 HOURS = np.datetime64("2019-12-30T00", "h").astype(int)
 
 
@@ -49,6 +51,7 @@ def test_the_key_follows_the_content_and_not_the_order_in_which_it_was_written()
     assert request_key(request) != request_key(request | {"day": ["02"]})
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("times", "settings", "key"),
     [

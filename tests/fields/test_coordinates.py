@@ -80,6 +80,7 @@ def assert_is_of_a_plane(error):
     assert [(way.name, way.value) for way in error.remedies] == [("columns", {"x": "NAME", "y": "NAME"})]
 
 
+@one_after_another
 @pytest.mark.parametrize("name", ["object", "source", "drift"])
 def test_units_that_are_none_of_an_angle_are_refused_by_name(name):
     with pytest.raises(DataError) as refusal:
@@ -155,6 +156,7 @@ def test_a_direction_behind_the_name_of_a_column_counts(units, longitude, factor
     assert numbers[0].tolist() == [factor * numbers[1]]
 
 
+@one_after_another
 @pytest.mark.parametrize("units", ["W", "furlong", "DMS"])
 def test_other_units_of_a_column_are_refused_by_name(units):
     with pytest.raises(DataError) as refusal:

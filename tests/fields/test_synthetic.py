@@ -12,6 +12,8 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import Matern12, Matern52, SquaredExponential
 from cagp_dist.means import mean_family
 
+from ..joined import one_after_another
+
 YEARS = [f"{year}-01-01" for year in range(1700, 2100)]
 
 
@@ -154,6 +156,7 @@ def test_a_mean_lies_within_the_prior_mean_of_its_name(mean):
     assert within(mean, wave) > 2.0
 
 
+@one_after_another
 @pytest.mark.parametrize("spacing", [0.0, -1.0, 0.7, 91.0, 180.0])
 def test_a_spacing_that_does_not_divide_the_globe_is_refused(spacing):
     with pytest.raises(ConfigurationError) as refusal:

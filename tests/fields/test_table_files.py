@@ -8,6 +8,8 @@ import pytest
 from cagp_dist.errors import ArgumentError, CagpError, DataError
 from cagp_dist.fields.tables import read_places, read_table
 
+from ..joined import one_after_another
+
 PLAIN = "lat,lon,t\n50.1182,14.6199,5.38\n-54.5,17.7895,-9.5\n"
 LATITUDE, LONGITUDE, VALUES = [50.1182, -54.5], [14.6199, 17.7895], [5.38, -9.5]
 COMMAS = PLAIN.replace(",", ";").replace(".", ",")
@@ -72,6 +74,7 @@ def test_spellings_of_degrees(latitude, longitude, read):
     np.testing.assert_allclose((places.latitude_degrees[0], places.longitude_degrees[0]), read, rtol=1e-14)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     "latitude",
     ["14.25E", "-50.5S", "N50.5N", "50 30", "50 60N", "50.5 30N", "50.30.36", "north", "50 30.5 10N"],

@@ -60,6 +60,7 @@ def test_spellings_of_times(written, read):
     assert read_table(ROWS | {"time": [written] * 4}, value="t").times.tolist() == times(*[read] * 4)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("columns", "kind", "key"),
     [

@@ -169,6 +169,7 @@ def test_times_in_several_columns(columns, times):
         assert table.times.tolist() == np.array(times, dtype="datetime64[ns]").tolist()
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("columns", "kind", "key"),
     [
@@ -199,6 +200,7 @@ def test_noise_is_a_column_or_a_number():
     assert read_table(ROWS, noise_std=0.5).noise_std.tolist() == [0.5] * 3
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
@@ -263,6 +265,7 @@ def test_a_marker_of_what_is_missing_is_left_out_when_it_is_named():
     assert read_table(rows(value=[-9990.0, -9999.0, -9980.0])).values[1] == -9999.0
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("columns", "arguments", "key"),
     [

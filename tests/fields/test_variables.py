@@ -99,6 +99,7 @@ def test_names_that_differ_by_case_alone_are_told_apart():
     assert float(canonical(raw, selection=Selection(value="SM")).SM.max()) == 0.0
 
 
+@one_after_another
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "../x", ".zattrs", "time", "longitude", "_x", "a\0b"])
 def test_a_name_that_no_array_can_have_is_refused(name):
     with pytest.raises(ConfigurationError) as refusal:

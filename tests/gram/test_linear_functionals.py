@@ -9,6 +9,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.functionals import LinearFunctionals, functional_panel
 from cagp_dist.kernels import point_columns
 
+from ..joined import one_after_another
 from ..oracle import assert_close, kernel_matrix
 from ..problems import regression_problem
 
@@ -119,6 +120,7 @@ def test_bounds_of_the_computational_variance_hold_for_sums():
     assert (computational <= upper + 1e-9).all()
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("points", "weights", "key"),
     [

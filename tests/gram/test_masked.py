@@ -141,6 +141,7 @@ def test_any_mask(bits):
     assert np.linalg.norm(b - G @ weights) <= 1e-10 * np.linalg.norm(b)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("observed", "key"),
     [

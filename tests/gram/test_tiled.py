@@ -141,6 +141,7 @@ def test_gram_holds_points_only():
     assert sum(value.nbytes for value in held) <= 8 * 20_000 * 7
 
 
+@one_after_another
 @pytest.mark.parametrize("columns", [np.ones(29), np.ones((29, 2)), np.ones((30, 2, 1)), np.float64(1.0)])
 def test_columns_of_another_length_are_refused(columns):
     gram = cagp.TiledGram(KERNEL, points(30), noise_variance=np.zeros(30))
@@ -149,6 +150,7 @@ def test_columns_of_another_length_are_refused(columns):
     assert refusal.value.key == "shapes"
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("settings", "key"),
     [

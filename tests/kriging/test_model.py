@@ -11,6 +11,8 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.pipeline import map_samples as sampling
 
+from ..joined import one_after_another
+
 REGION = {"resolution": 10.0, "region": [30.0, 0.0, -10.0, 40.0]}
 KNOWN = {"lengthscale": 0.8, "variance": 9.0, "noise_std": 0.5, "mean": 280.0}
 
@@ -44,6 +46,7 @@ def test_arrays_in_arrays_out(stations, model):
     assert 0.5 < by_arrays.score(X, y) < 1.0
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("X", "y", "key"),
     [

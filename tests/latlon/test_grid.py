@@ -76,6 +76,7 @@ def test_a_grid_is_recognised_by_its_axes(axis):
     assert np.abs(away).max() < 3e-5
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("axis", "key"),
     [
@@ -206,6 +207,7 @@ def test_latitudes_that_make_no_grid_are_refused(latitude, key):
     assert refusal.value.key == key
 
 
+@one_after_another
 @pytest.mark.parametrize("count", [0, -8, 8.0, "8", None, True])
 def test_numbers_of_longitudes_that_make_no_grid_are_refused(count):
     with pytest.raises(ArgumentError) as refusal:
@@ -256,6 +258,7 @@ def test_missing_values_are_refused_and_masked_rings_are_named(shape, value):
     assert refusal.value.key == "not-finite"
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("field", "key"),
     [

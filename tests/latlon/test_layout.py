@@ -10,6 +10,8 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import SerialExecutor
 
+from ..joined import one_after_another
+
 LATITUDE = np.array([-90.0, -20.0, 35.0, 90.0])
 GRID = cagp.LatLonGrid(LATITUDE, 5)
 
@@ -139,6 +141,7 @@ def test_the_mask_is_the_layouts_own():
         layout.observed[0, 0] = True
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("observed", "key"),
     [

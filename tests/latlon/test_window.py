@@ -63,6 +63,7 @@ def test_a_region_is_cut_out_of_the_full_circle_at_its_places():
     np.testing.assert_allclose(window.cut(points).reshape(3, -1).T, expected, atol=1e-15)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("longitude", "key"),
     [

@@ -167,6 +167,7 @@ def test_constants(where, y, mean):
     assert refused.value.key == "constant"
 
 
+@one_after_another
 @pytest.mark.parametrize("unit", [1e-200, 1e-70, 1e70, 1e200])
 def test_units_far_from_one(unit):
     with pytest.raises(ArgumentError) as refusal:

@@ -16,6 +16,8 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from cagp_dist.store.memo import FolderMemo
 
+from ..joined import one_after_another
+
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 N, ACTIONS = 500, 64
@@ -245,6 +247,7 @@ def test_several_fields_share_the_parameters():
     assert abs(apart[0] - apart[1]) > 1.0  # they are not the same field
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("change", "key"),
     [

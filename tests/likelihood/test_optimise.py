@@ -330,6 +330,7 @@ def test_errors_of_the_objective_say_where(error):
         maximise(Cliff(0), START)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("given", "key"),
     [

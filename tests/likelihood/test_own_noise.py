@@ -10,6 +10,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
 from cagp_dist.likelihood.nugget import fit_beside_known_noise
 
+from ..joined import one_after_another
 from ..oracle import assert_close, kernel_matrix
 from .textbook import curvature, slope
 
@@ -118,6 +119,7 @@ def test_noise_that_is_the_same_everywhere_changes_no_bit():
     assert with_zeros.prior.kernel == cagp.fit(cagp.Matern32, X, b).prior.kernel
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("arguments", "key"),
     [

@@ -9,6 +9,8 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from pipelines.experiments.inducing import CANDIDATES, inducing_points
 from pipelines.experiments.sgpr import Sgpr, sgpr_bytes
 
+from ..joined import one_after_another
+
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
 LIMIT = 2**30
@@ -85,6 +87,7 @@ def test_points_that_add_nothing_are_left_out():
     assert len(inducing_points(cagp.Matern32(0.3), X, 30)) == 20
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("given", "key"),
     [

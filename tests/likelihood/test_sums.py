@@ -15,6 +15,7 @@ from cagp_dist.likelihood.starts import make_sum_starts
 from cagp_dist.likelihood.uncertainty import uncertainty
 from cagp_dist.runtime import SerialExecutor
 
+from ..joined import one_after_another
 from ..oracle import assert_close, kernel_matrix
 from .textbook import curvature, slope
 
@@ -310,6 +311,7 @@ def test_parts_of_one_family_are_ordered_and_others_left():
     )
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("kernel", "settings", "key"),
     [

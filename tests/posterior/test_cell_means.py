@@ -302,6 +302,7 @@ def test_the_plan_counts_covariances_of_all_nodes():
         assert found.plan.peak_bytes > points.plan.peak_bytes
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("arguments", "key"),
     [
@@ -318,6 +319,7 @@ def test_bad_cells(arguments, key):
     assert refusal.value.key == key
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("edges", "key"),
     [

@@ -16,6 +16,7 @@ from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.posterior import coefficients
 from cagp_dist.posterior.coefficients import SWEEPS
 
+from ..joined import one_after_another
 from ..oracle import assert_close, kernel_matrix, universal_kriging
 from ..problems import unit_noise
 
@@ -267,6 +268,7 @@ def test_a_basis_is_a_value():
     assert not cagp.Prior(KERNEL, 0.1, mean=fitted).estimates_mean
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("changes", "key"),
     [

@@ -319,6 +319,7 @@ def test_noise_below_rounding_is_an_error():
     assert refusal.value.key == "not-positive-definite"
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("change", "key"),
     [

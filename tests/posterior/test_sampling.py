@@ -135,6 +135,7 @@ def test_what_is_no_generator_is_refused(generator):
         problem.rings.sample(generator)
 
 
+@one_after_another
 @pytest.mark.parametrize("fields", [0, -1, 2.0, "3", True])
 def test_numbers_of_draws_that_are_none_are_refused(fields):
     problem, generator = grid_problem(), np.random.default_rng(0)

@@ -8,6 +8,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor, open_executor, single_threaded_blas
 
+from ..joined import one_after_another
+
 
 def blas_threads() -> set[int]:
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
@@ -23,6 +25,7 @@ def test_names():
         assert executor.workers == 1
 
 
+@one_after_another
 @pytest.mark.parametrize("name", ["", "dask", "threads", "scheduler.yaml", "localhost:8786", "Local"])
 def test_unknown_names_are_refused_with_the_known_ones(name):
     with pytest.raises(

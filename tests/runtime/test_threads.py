@@ -14,6 +14,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
+from ..joined import one_after_another
 from ..problems import regression_problem
 
 
@@ -229,6 +230,7 @@ def test_a_task_that_nobody_waits_for_is_not_run():
     assert ran == ["kept", "needed", "dependent"]
 
 
+@one_after_another
 @pytest.mark.parametrize("workers", [0, -2, 1.5, "2", True])
 def test_a_pool_needs_a_thread(workers):
     with pytest.raises(ArgumentError) as refusal:

@@ -189,6 +189,7 @@ def test_points_of_blocks_are_drawn_in_proportion_to_area():
     assert (np.abs(counts.mean(axis=0) - expected) < 4.0 * error).all()
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("train", "test", "calibration", "said"),
     [
@@ -353,6 +354,7 @@ def test_train_is_in_solver_order():
     assert max(extent) < 0.3 * np.ptp(X, axis=1).prod()
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("train", "test", "key"),
     [

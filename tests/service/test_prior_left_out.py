@@ -5,6 +5,8 @@ import pytest
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile.config import parse_job
 
+from ..joined import one_after_another
+
 JOB = """
 [observations]
 source = "sample"
@@ -43,6 +45,7 @@ def test_a_kernel_holds_its_smoothness(kernel: str) -> None:
     assert parse_job(f'{JOB}[prior]\nkernel = "{kernel}"\n').prior.kernel == kernel
 
 
+@one_after_another
 @pytest.mark.parametrize(
     "kernel",
     [

@@ -30,6 +30,7 @@ from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid
+from ..joined import one_after_another
 from ..oracle import universal_kriging
 
 LENGTHSCALE, VARIANCE, NUGGET = 0.1, 30.0, 0.4
@@ -449,6 +450,7 @@ def test_a_table_without_times_gives_a_run_without_time(tmp_path):
     assert "time" in read_group(run(parse_job(timed)).path, "map").dims
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("observations", "key"),
     [

@@ -8,6 +8,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 
+from ..joined import one_after_another
 from ..oracle import assert_close, assert_same_bits, compose
 from ..problems import regression_problem
 from .stages import dense_cycles, hybrid_stages
@@ -84,6 +85,7 @@ def test_several_fields_share_a_hybrid_without_conjugate_gradients():
     assert refused.value.key == "several-fields"
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("parts", "key"),
     [
@@ -103,6 +105,7 @@ def test_parts_that_do_not_fit_are_refused(parts, key):
     assert refusal.value.key == key
 
 
+@one_after_another
 @pytest.mark.parametrize(
     "parts",
     [

@@ -65,6 +65,7 @@ def test_relaxation_must_lie_between_0_and_2(solver, relaxation):
         solver(2, relaxation=relaxation)
 
 
+@one_after_another
 @pytest.mark.parametrize("solver", [cagp.Jacobi, cagp.BlockJacobi])
 @pytest.mark.parametrize("damping", [0.0, -0.5, np.nan, np.inf, "0.1"])
 def test_damping_must_be_positive(solver, damping):
@@ -73,6 +74,7 @@ def test_damping_must_be_positive(solver, damping):
     assert refusal.value.key == "not-positive"
 
 
+@one_after_another
 @pytest.mark.parametrize("step", [0.0, -0.5, np.nan, np.inf, "0.1"])
 def test_step_must_be_positive(step):
     with pytest.raises(ArgumentError) as refusal:
@@ -80,6 +82,7 @@ def test_step_must_be_positive(step):
     assert refusal.value.key == "not-positive"
 
 
+@one_after_another
 @pytest.mark.parametrize("solver", [cagp.Richardson, cagp.Chebyshev])
 @pytest.mark.parametrize(
     ("settings", "key"),
@@ -105,6 +108,7 @@ def test_preconditioners_are_those_that_leave_bounds(solver, settings, key):
     assert refusal.value.key == key
 
 
+@one_after_another
 @pytest.mark.parametrize("colours", [1, 0, 2.0, None])
 def test_colours_must_be_a_count(colours):
     with pytest.raises(ArgumentError) as refusal:
@@ -112,6 +116,7 @@ def test_colours_must_be_a_count(colours):
     assert refusal.value.key == "no-count"
 
 
+@one_after_another
 @pytest.mark.parametrize("solver", [cagp.GaussSeidel, cagp.BlockGaussSeidel, sor])
 @pytest.mark.parametrize(
     ("settings", "key"),
@@ -127,6 +132,7 @@ def test_orders_are_those_there_are(solver, settings, key):
     assert refusal.value.key == key
 
 
+@one_after_another
 @pytest.mark.parametrize("seed", [-1, 0.5, None, "seed"])
 def test_seed_must_be_a_count(seed):
     with pytest.raises(ArgumentError) as refusal:

@@ -31,6 +31,7 @@ from cagp_dist.store.publish import (
 )
 from cagp_dist.store.zarr_arrays import read_group
 
+from ..joined import one_after_another
 from . import publisher
 
 
@@ -418,6 +419,7 @@ def test_the_lock_is_free_after_an_error(tmp_path):
         pass
 
 
+@one_after_another
 @pytest.mark.parametrize(
     "line",
     [

@@ -16,6 +16,8 @@ from cagp_dist.store.group_dataset import check_group, root_attributes, variable
 from cagp_dist.store.schema import prediction_group, values_group
 from cagp_dist.store.scored_groups import calibration_group, trace_group
 
+from ..joined import one_after_another
+
 T, Q = 3, 40
 RNG = np.random.default_rng(0)
 POINTS = {
@@ -306,6 +308,7 @@ def test_one_time_needs_no_time_axis():
     assert group.t2m_mean.shape == group.t2m_std.shape == group.t2m.shape == (1, Q)
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("change", "key"),
     [
@@ -353,6 +356,7 @@ def test_wrong_dimensions_are_refused():
     assert refusal.value.key == "group-layout"
 
 
+@one_after_another
 @pytest.mark.parametrize(
     ("name", "variable", "value"),
     [
