@@ -76,6 +76,14 @@ def summary(results: dict[str, Figures]) -> list[Line]:
             Line("block Gauss-Seidel 64,700 points, m = 5: seconds", large["seconds"]),
             Line("    its peak memory, MiB", large["peak_mebibytes"], "<= 3072"),
         ]
+    if near := results.get("neighbours"):
+        lines += [
+            Line(
+                "map of 64,800 among 10^6 points, by neighbours: times a k-d tree", near["times_tree"], "<= 2"
+            ),
+            Line("    two threads: times serial", near["ratio_threads"], ">= 1.6"),
+            Line("    two Dask workers: times serial", near["ratio_dask"]),
+        ]
     if workers := results.get("dask_workers"):
         lines.append(Line("two Dask workers: times one", workers["ratio"], ">= 1.6"))
     if simulated := results.get("calibration"):

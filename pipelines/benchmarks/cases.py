@@ -260,6 +260,7 @@ CASES: dict[str, Callable[[], Figures]] = {
         bounds.elbo_dense,
         bounds.elbo_large,
         scattered.scattered,
+        scattered.neighbours,
         scattered.scattered_fit,
         scattered.scattered_large,
         scattered.scattered_fit_large,

@@ -12,7 +12,7 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.gram.vecchia_factor import vecchia_factor
-from cagp_dist.runtime import given_or_threads
+from cagp_dist.runtime import ExecutorLike, given_or_threads, open_executor
 
 Figures = dict[str, float]
 
@@ -36,6 +36,53 @@ def scattered() -> Figures:
     for n in (FEW, MANY):
         figures |= _named(_solved(n, MAP), n, MAP)
     return figures | _exponents([FEW // 4, FEW, 4 * FEW])
+
+
+def neighbours() -> Figures:
+    """Map 64,800 targets among 10^6 points, serial, by threads and by two Dask workers, to the bit.
+
+    Beside it a k-d tree of SciPy, built and asked for 64 neighbours of each target, in the same process.
+    """
+    from distributed import Client, LocalCluster
+    from scipy.spatial import cKDTree
+
+    X, targets, y = (
+        on_sphere(MANY, seed=0),
+        on_sphere(MAP, seed=1),
+        np.random.default_rng(2).standard_normal(MANY),
+    )
+    found: list[cagp.Posterior] = []
+
+    def solve(executor: ExecutorLike) -> None:
+        found.append(cagp.condition(PRIOR, X, y, targets, solver=cagp.Neighbours(), executor=executor))
+
+    with (
+        open_executor("local", workers=2) as threads,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        ways = {
+            "tree": lambda: cKDTree(X).query(targets, 64),
+            "serial": lambda: solve("serial"),
+            "threads": lambda: solve(threads),
+            "dask": lambda: solve(client),
+        }
+        for way in ways.values():  # compiled
+            way()
+        runs = [{name: _timed(way) for name, way in ways.items()} for _ in range(3)]
+    if not all(np.array_equal(each.mean, found[0].mean) for each in found):
+        raise SystemExit("executors give different bits")
+    least = {
+        name: {figure: min(run[name][figure] for run in runs) for figure in runs[0][name]} for name in ways
+    }
+    figures = {f"{figure}_{name}": value for name, own in least.items() for figure, value in own.items()}
+    del figures["processor_seconds_dask"]  # of this process alone
+    return {
+        **figures,
+        "times_tree": least["serial"]["processor_seconds"] / least["tree"]["processor_seconds"],
+        "ratio_threads": least["serial"]["seconds"] / least["threads"]["seconds"],
+        "ratio_dask": least["serial"]["seconds"] / least["dask"]["seconds"],
+    }
 
 
 def scattered_large() -> Figures:
