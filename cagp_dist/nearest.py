@@ -15,6 +15,7 @@ LEAF_POINTS = 32  # points of a leaf, at most, unless they are all at one place
 TOGETHER = 8  # targets that follow each other whose leaves are looked up together
 FIRST_GUESS, NEXT_GUESS = 1.15, 1.4  # of a radius that holds enough points, by the one before
 SLACK = 1.0 + 1e-9  # of radii, for rounding
+_NEAR = 1e-150  # a radius whose square is a number
 
 
 def nearest_points(X, targets, k):
@@ -106,6 +107,10 @@ def _search(points, order, edges, middle, half, targets, found):
                         )
                 if count >= k:
                     break
+                if not guess < np.inf:
+                    raise ValueError("coordinates in units of the lengthscale are too large, or no numbers")
+                if guess >= bound:  # but for rounding
+                    bound = 2.0 * bound + _NEAR
                 guess = min(bound, NEXT_GUESS * guess) if guess > 0.0 else bound
             radius, before = math.sqrt(_take_nearest(squares, places, count, found[t])), t
             if t == first:

@@ -1,6 +1,8 @@
 """Which observed points are the neighbours of a target."""
 
 import numpy as np
+import pytest
+from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 import cagp_dist as cagp
@@ -25,6 +27,26 @@ def test_of_points_equally_far_away_the_first_ones_are_neighbours():
     tied = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, -1.0], [-1.0, 0.0]])
     np.testing.assert_array_equal(nearest_points(tied, np.zeros((1, 2)), 3), [[0, 1, 2]])
     np.testing.assert_array_equal(nearest_points(tied, np.zeros((1, 2)), 4), [[0, 1, 2, 3]])
+
+
+@pytest.mark.parametrize("k", [1, 7, 60])
+def test_neighbours_are_those_of_a_k_d_tree(k):
+    """Clustered points, at several scales and places, and targets among them and far away, in any order."""
+    rng = np.random.default_rng(k)
+    clusters = [10.0 ** rng.uniform(-6, 2) * rng.normal(size=(200, 3)) + rng.normal(size=3) for _ in range(9)]
+    X = np.concatenate([*clusters, np.repeat(rng.normal(size=(3, 3)), 90, axis=0)])
+    targets = rng.permutation(np.concatenate([X[::3], X[::50] + 1e-9, 1e3 * rng.normal(size=(20, 3))]))
+    for columns in (1, 3):
+        expected = cKDTree(X[:, :columns]).query(targets[:, :columns], np.arange(1, k + 1))[0]
+        found = nearest_points(X[:, :columns], targets[:, :columns], k)
+        assert (np.diff(np.sort(found, axis=1)) > 0).all()
+        apart = np.linalg.norm(X[found][..., :columns] - targets[:, None, :columns], axis=2)
+        np.testing.assert_allclose(apart, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_coordinates_without_distances_are_refused():
+    with pytest.raises(ValueError, match="too large, or no numbers"):
+        nearest_points(np.full((5, 2), np.nan), np.zeros((1, 2)), 2)
 
 
 def test_more_of_anything_takes_more_bytes():
