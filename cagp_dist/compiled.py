@@ -1006,6 +1006,18 @@ def complete_rows(table, rounding, inverses):
     return left_out
 
 
+@compiled(nogil=True)
+def factor_stack(stack):
+    """Replace lower triangles (count, m, m) by Cholesky factors; which has none, at which row, or -1."""
+    inverses = np.empty(stack.shape[1])
+    for k in range(stack.shape[0]):
+        if complete_rows(stack[k], 0.0, inverses) > 0:
+            for row in range(inverses.size):
+                if inverses[row] == 0.0:
+                    return k, row
+    return -1, 0
+
+
 @_of_kernel(outputs=3)
 @compiled(nogil=True, fastmath=CONTRACT)
 def solve_groups(

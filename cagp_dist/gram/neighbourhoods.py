@@ -29,7 +29,7 @@ AT_ONCE = 16  # Cells that are handed out at a time, for each worker
 PIECE = 512  # Observed points of a piece that is inside a halo, or outside, or looked at point by point
 GROUP_FLOPS = 3e5  # What handing out a group takes, in flops
 ROUNDING = 1e-12  # Part of its variance below which an observation is known from others: it is left out
-LONG = 384  # Members of a neighbourhood from where on LAPACK is faster than compiled loops over rows
+LONG = 1024  # Members of a neighbourhood from where on LAPACK is faster than compiled loops over rows
 LEAF = 8  # Observations of which a mean is taken: fewer lose less of where they are, more of them say more
 ENTRIES = 2**22  # Kernel values that a joint distribution holds at a time: 32 MiB
 RELIABLE = 1e-3  # Part of the prior variance below which noise makes no difference to the share in a mean
@@ -179,7 +179,7 @@ class LeafMeans:
         self._leaf, self._share = np.empty(m, dtype=np.intp), np.empty(m)
         self._leaf[order], self._share[order] = np.arange(m) // LEAF, self._shares.reshape(-1)[:m]
         self._sizes = np.bincount(self._leaf)
-        self._centres = cKDTree(self.of(scaled))
+        self._centres = self.of(scaled)
 
     @classmethod
     def of_cell(cls, kernel: Kernel, X: Array, noise: Array, settings: "Settings") -> "LeafMeans | None":
@@ -198,10 +198,10 @@ class LeafMeans:
 
     def near(self, targets: Array, nearest: Indices, count: int) -> Indices:
         """Give leaves (q, count) near scaled targets that neighbours (q, k) do not have all of, or -1."""
-        from cagp_dist.nearest import unknown_leaves
+        from cagp_dist.nearest import nearest_points, unknown_leaves
 
         k = min(count + nearest.shape[1] // LEAF + 1, len(self._shares))
-        found = self._centres.query(targets, k=np.arange(1, k + 1))[1]
+        found = nearest_points(self._centres, targets, k)
         return np.asarray(unknown_leaves(nearest, self._leaf, self._sizes, found, count))
 
     def unknown(self, leaves: Indices, members: Indices) -> Mask:
