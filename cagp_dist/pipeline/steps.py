@@ -187,7 +187,8 @@ def solve(task: Task, priors: Priors, execution: Execution) -> Solution:
         columns.append(np.arange(k, total))
     found: dict[int, Solution] = {}
     # all points first: what does not fit is refused before any fold is solved
-    for done, number in enumerate([len(names) - 1, *range(len(names) - 1)]):
+    order = sorted(range(len(names)), key=lambda number: (number < folds, number))
+    for done, number in enumerate(order):
         own = execution.part(done, len(names), names[number])
         if done:  # a plan that is much like the first one is not said
             own = replace(own, on_plan=lambda plan: None)

@@ -1,0 +1,348 @@
+"""Which rule chooses the kernel: likelihood, averages, errors of each place left out, or of blocks.
+
+    python -m pipelines.experiments.kernel_rules [--quick] [--output FOLDER] [--data FOLDER]
+
+Matern 1/2, 3/2 and 5/2 are fitted by restricted maximum likelihood to n observations of a field, thirteen
+kinds of which are drawn at random places in 45-55 N, 0-15 E, and to public tables (with --data). Each fit
+predicts other places. A rule sees the observations alone and takes one of the three, or their average. Its
+regret is its CRPS over the smallest of the three, minus one; 90 % intervals and RMSE are those of the rule.
+
+Leave-one-out and blocks are those of the fitted numbers, with the mean estimated without what is left out.
+"""
+
+import csv
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans2
+from scipy.special import ndtri, softmax
+from scipy.stats import norm
+
+import cagp_dist as cagp
+from cagp_dist.kernels import Family
+from cagp_dist.predictive import Gaussian, Mixture
+from pipelines.experiments.output import parser, print_table
+
+Array = NDArray[np.float64]
+
+SEED, PREDICTED, BLOCKS = 26, 150, 10
+FAMILIES = (cagp.Matern12, cagp.Matern32, cagp.Matern52)
+FIELDS = {30: 40, 100: 30, 300: 12, 3000: 1}  # of each kind
+QUICK_FIELDS = {30: 1}
+USUAL = 1  # Matern 3/2, taken unless another is better by `MARGIN`
+MARGIN = 2.0
+HALF_WIDTH = float(ndtri(0.95))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Observations, and what is predicted."""
+
+    X: Array  # (n, p)
+    y: Array  # (n,)
+    X_new: Array  # (q, p)
+    truth: Array  # (q,)
+    observed: bool  # whether the truth has the noise of an observation
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A kernel that was fitted, and what it predicts."""
+
+    log_likelihood: float
+    places: Gaussian  # (q,) of what is scored
+    each: tuple[Array, Array]  # errors (n,) and standard deviations of each observation by all others
+    blocks: tuple[Array, Array]  # those of each by the observations of other blocks
+
+
+# Kinds of fields -----------------------------------------------------------------------------------------
+
+def field_of(kind: str, n: int, generator: np.random.Generator) -> Case:
+    """Draw a field of a kind: kernel, variance, trend and noise as `KINDS` has them."""
+    q = PREDICTED
+    latitude, longitude = generator.uniform(45.0, 55.0, n + q), generator.uniform(0.0, 15.0, n + q)
+    if kind == "clusters":
+        centre = generator.integers(6, size=n)
+        latitude[:n] = generator.uniform(46.0, 54.0, 6)[centre] + 0.35 * generator.standard_normal(n)
+        longitude[:n] = generator.uniform(1.0, 14.0, 6)[centre] + 0.5 * generator.standard_normal(n)
+    if kind == "repeats":
+        again = n // 3
+        latitude[:again], longitude[:again] = latitude[n - again : n], longitude[n - again : n]
+    X = cagp.unit_sphere(latitude, longitude)
+    K, noise = covariance(kind, X, latitude, longitude), 0.1 if kind == "smooth" else 0.5
+    places, first, which = np.unique(X, axis=0, return_index=True, return_inverse=True)
+    root = np.linalg.cholesky(K[np.ix_(first, first)] + 1e-8 * np.eye(len(places)))
+    z = (root @ generator.standard_normal(len(places)))[which.ravel()]
+    if kind == "lognormal":
+        truth = np.exp(0.5 * z)
+        y = np.exp(0.5 * z[:n] + 0.2 * generator.standard_normal(n))
+        return Case(X[:n], y, X[n:], truth[n:], observed=False)
+    if kind == "zeros":
+        truth = 3.0 * np.maximum(0.5 * z - 0.3, 0.0) ** 1.7
+        return Case(X[:n], truth[:n], X[n:], truth[n:], observed=False)
+    truth = 10.0 + z
+    if kind == "trend":
+        truth = truth + 1.2 * (latitude - 50.0) - 0.5 * (longitude - 7.5)
+    error = np.sqrt(noise) * generator.standard_normal(n)
+    if kind == "t3 noise":
+        error = 0.75 * generator.standard_t(3, n) / np.sqrt(3.0)
+    if kind == "outliers":
+        bad = generator.random(n) < 0.02
+        error[bad] = (generator.uniform(8.0, 20.0, n) * generator.choice([-1.0, 1.0], n))[bad]
+    y = truth[:n] + error
+    return Case(X[:n], np.round(y) if kind == "rounded" else y, X[n:], truth[n:], observed=False)
+
+
+def covariance(kind: str, X: Array, latitude: Array, longitude: Array) -> Array:
+    """Covariance (N, N) of a field of a kind, variance 4."""
+    if kind == "rough":
+        return np.asarray(cagp.Matern12(0.08, 4.0)(X, X))
+    if kind == "smooth":
+        return np.asarray(cagp.Matern52(0.04, 4.0)(X, X))
+    if kind == "ellipse":
+        east = np.deg2rad(longitude) * np.cos(np.deg2rad(50.0))
+        turned = np.column_stack([east, np.deg2rad(latitude)]) @ np.array(
+            [[np.cos(0.6), -np.sin(0.6)], [np.sin(0.6), np.cos(0.6)]]
+        )
+        return np.asarray(cagp.Matern32(0.04, 4.0)(*(2 * [turned * np.array([3.0**-0.5, 3.0**0.5])])))
+    K = np.asarray(cagp.Matern32(0.04, 4.0)(X, X))
+    if kind == "varying variance":
+        scale = np.exp(np.sin(2.0 * np.pi * (longitude - 7.5) / 15.0))
+        K = K * np.outer(scale, scale)
+    return K
+
+
+KINDS = (
+    "plain", "rough", "smooth", "ellipse", "varying variance", "trend", "t3 noise", "outliers", "clusters",
+    "rounded", "repeats", "lognormal", "zeros",
+)  # fmt: skip
+
+
+# Public tables -------------------------------------------------------------------------------------------
+
+def tables(folder: Path) -> Iterator[tuple[str, Case]]:
+    """Public tables in a plane: rain, gamma dose rates, metals, and a part of the satellite field."""
+    geostat = folder / "geostat"
+    for name, train, valid, (x, y), value in (
+        ("SIC97 rain", "sic97_train", "sic97_valid", ("x_km", "y_km"), "rain_tenth_mm"),
+        ("SIC2004 routine", "sic2004_train", "sic2004_valid", ("x", "y"), "routine"),
+        *(
+            (f"Jura {metal}", "jura_train", "jura_valid", ("x_km", "y_km"), metal)
+            for metal in ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
+        ),
+    ):
+        given, left = (_columns(geostat / f"{part}.csv") for part in (train, valid))
+        yield (
+            name,
+            Case(
+                np.column_stack([given[x], given[y]]),
+                given[value],
+                np.column_stack([left[x], left[y]]),
+                left[value],
+                observed=True,
+            ),
+        )
+
+
+def _columns(path: Path) -> dict[str, Array]:
+    """Numeric columns of a CSV file."""
+    with path.open() as stream:
+        rows = list(csv.DictReader(stream))
+    found: dict[str, Array] = {}
+    for name in rows[0]:
+        try:
+            found[name] = np.array([float(row[name]) for row in rows])
+        except ValueError:
+            continue
+    return found
+
+
+# Fits and rules ------------------------------------------------------------------------------------------
+
+def fitted(case: Case, family: Family, generator: np.random.Generator) -> Fit:
+    """Fit a kernel and predict: dense formulas, with a constant that is estimated (math 27)."""
+    n = len(case.y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        mean = cagp.BasisMean(lambda X: np.ones((len(X), 1)), ("constant",))
+        found = cagp.fit(family, case.X, case.y, mean=mean)
+    kernel, noise = found.prior.kernel, found.prior.noise_number
+    G = kernel(case.X, case.X) + noise * np.eye(n)
+    inverse = np.linalg.inv(G)
+    ones = np.ones((n, 1))
+    weights = inverse @ ones
+    P = inverse - weights @ weights.T / (ones.T @ weights)
+    Py = P @ case.y
+    cross = kernel(case.X_new, case.X)
+    level = float(weights[:, 0] @ case.y / weights.sum())
+    predicted = level + cross @ (inverse @ (case.y - level))
+    lacking = 1.0 - cross @ weights[:, 0]
+    variance = kernel.variance - np.einsum("qn,nm,qm->q", cross, inverse, cross) + lacking**2 / weights.sum()
+    each = Py / P.diagonal(), P.diagonal() ** -0.5
+    labels = kmeans2(case.X, min(BLOCKS, n // 5), seed=generator, minit="++")[1]
+    errors, std = np.empty(n), np.empty(n)
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        covariance_of_errors = np.linalg.inv(P[np.ix_(own, own)])
+        errors[own] = covariance_of_errors @ Py[own]
+        std[own] = np.sqrt(covariance_of_errors.diagonal())
+    spread = np.sqrt(np.maximum(variance, 0.0) + case.observed * noise)
+    assert found.log_likelihood is not None
+    return Fit(found.log_likelihood, Gaussian(predicted, spread), each, (errors, std))
+
+
+def crps(error: Array, std: Array) -> Array:
+    """CRPS of normal distributions whose means err by so much."""
+    z = error / std
+    return np.asarray(std * (z * (2.0 * norm.cdf(z) - 1.0) + 2.0 * norm.pdf(z) - np.pi**-0.5))
+
+
+def log_score(error: Array, std: Array) -> Array:
+    """Log density of the errors."""
+    return np.asarray(norm.logpdf(error, scale=std))
+
+
+def usual_unless(scores: Array, margin: float) -> int:
+    """Take the best, but the usual one unless that is better by a margin."""
+    best = int(scores.argmax())
+    return best if scores[best] > scores[USUAL] + margin else USUAL
+
+
+def _likelihoods(fits: Sequence[Fit]) -> Array:
+    return np.array([fit.log_likelihood for fit in fits])
+
+
+def _mean_crps(fits: Sequence[Fit], of: str) -> Array:
+    return np.array([-crps(*getattr(fit, of)).mean() for fit in fits])
+
+
+def _log_scores(fits: Sequence[Fit], of: str) -> Array:
+    return np.array([log_score(*getattr(fit, of)).sum() for fit in fits])
+
+
+def _unless_crps_disagrees(fits: Sequence[Fit], errors: float) -> int:
+    """Take the likeliest, unless another has a smaller leave-one-out CRPS by so many standard errors."""
+    likely = usual_unless(_likelihoods(fits), MARGIN)
+    by_place = np.array([crps(*fit.each) for fit in fits])
+    best = int(by_place.mean(axis=1).argmin())
+    differences = by_place[likely] - by_place[best]
+    doubt = differences.std() / np.sqrt(differences.size)
+    return best if best != likely and differences.mean() > errors * doubt else likely
+
+
+def _roughest_likely(fits: Sequence[Fit], margin: float) -> int:
+    """Take the roughest whose likelihood is less than a margin below the largest."""
+    likelihoods = _likelihoods(fits)
+    return int(np.argmax(likelihoods > likelihoods.max() - margin))
+
+
+def _roughest_by_crps(fits: Sequence[Fit], errors: float, of: str) -> int:
+    """Take the roughest whose CRPS is at most so many standard errors above the smallest."""
+    by_place = np.array([crps(*getattr(fit, of)) for fit in fits])
+    above = by_place - by_place[by_place.mean(axis=1).argmin()]
+    doubt = above.std(axis=1) / np.sqrt(above.shape[1])
+    return int(np.argmax(above.mean(axis=1) <= errors * doubt))
+
+
+def _weights(scores: Array) -> Array:
+    """Probabilities in proportion to the exponentials of scores, none of them zero."""
+    return np.maximum(softmax(scores), 1e-12)
+
+
+def _together(fits: Sequence[Fit], of: str) -> int:
+    """Likelihood, and n times the logarithm of the CRPS, which is a likelihood of a scale."""
+    n = fits[0].each[0].size
+    return int((_likelihoods(fits) - n * np.log(-_mean_crps(fits, of))).argmax())
+
+
+RULES: dict[str, Callable[[Sequence[Fit]], int | Array]] = {
+    "Matern 1/2": lambda fits: 0,
+    "Matern 3/2": lambda fits: 1,
+    "Matern 5/2": lambda fits: 2,
+    "likelihood": lambda fits: int(_likelihoods(fits).argmax()),
+    "likelihood, 3/2 unless 2 better": lambda fits: usual_unless(_likelihoods(fits), MARGIN),
+    **{
+        f"roughest, likelihood at most {margin:g} less": partial(_roughest_likely, margin=margin)
+        for margin in (1.0, 2.0, 4.0)
+    },
+    **{
+        f"roughest within {errors:g} errors of CRPS": partial(_roughest_by_crps, errors=errors, of="each")
+        for errors in (0.5, 1.0, 2.0)
+    },
+    "roughest within 1 error of CRPS of blocks": partial(_roughest_by_crps, errors=1.0, of="blocks"),
+    "average by likelihood": lambda fits: _weights(_likelihoods(fits)),
+    "leave-one-out log score": lambda fits: int(_log_scores(fits, "each").argmax()),
+    "leave-one-out CRPS": lambda fits: int(_mean_crps(fits, "each").argmax()),
+    "CRPS of blocks": lambda fits: int(_mean_crps(fits, "blocks").argmax()),
+    "log score of blocks": lambda fits: int(_log_scores(fits, "blocks").argmax()),
+    "likelihood unless CRPS disagrees by 0": lambda fits: _unless_crps_disagrees(fits, 0.0),
+    "likelihood unless CRPS disagrees by 1": lambda fits: _unless_crps_disagrees(fits, 1.0),
+    "likelihood and CRPS": lambda fits: _together(fits, "each"),
+    "likelihood and CRPS of blocks": lambda fits: _together(fits, "blocks"),
+    "average by likelihood and CRPS": lambda fits: _weights(
+        _likelihoods(fits) - fits[0].each[0].size * np.log(-_mean_crps(fits, "each"))
+    ),
+}
+
+
+def judged(case: Case, fits: Sequence[Fit]) -> dict[str, tuple[float, float, float, float]]:
+    """Regret, CRPS, RMSE and share inside 90 % intervals of each rule."""
+    mean = np.array([fit.places.mean for fit in fits])
+    std = np.array([fit.places.std for fit in fits])
+    best = min(crps(case.truth - fit.places.mean, fit.places.std).mean() for fit in fits)
+    found = {}
+    for name, rule in RULES.items():
+        chosen = rule(fits)
+        if isinstance(chosen, int):
+            centre, score = mean[chosen], crps(case.truth - mean[chosen], std[chosen])
+            inside = np.abs(case.truth - centre) <= HALF_WIDTH * std[chosen]
+        else:
+            mixture = Mixture(chosen, mean, std)
+            centre, score = mixture.mean, mixture.crps(case.truth)
+            inside = np.abs(mixture.cdf(case.truth) - 0.5) <= 0.45
+        rmse = float(np.sqrt(np.mean((case.truth - centre) ** 2)))
+        found[name] = (float(score.mean() / best - 1.0), float(score.mean()), rmse, float(inside.mean()))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw, fit, and print the regret of each rule."""
+    command = parser(__doc__)
+    command.add_argument("--data", type=Path, help="folder with the public tables")
+    chosen = command.parse_args(arguments)
+    regrets: dict[str, dict[str, list[float]]] = {name: {} for name in RULES}
+    for n, fields in (QUICK_FIELDS if chosen.quick else FIELDS).items():
+        for number, kind in enumerate(KINDS):
+            for field in range(fields):
+                generator = np.random.default_rng([SEED, n, number, field])
+                case = field_of(kind, n, generator)
+                fits = [fitted(case, family, np.random.default_rng(0)) for family in FAMILIES]
+                for name, (regret, *_) in judged(case, fits).items():
+                    regrets[name].setdefault(f"n = {n}", []).append(regret)
+                    regrets[name].setdefault(kind, []).append(regret)
+    columns = list(next(iter(regrets.values())))
+    print_table(
+        ("rule", *columns),
+        [(name, *(f"{100.0 * np.mean(of[column]):.1f}" for column in columns)) for name, of in regrets.items()],
+    )
+    if chosen.data is None:
+        return
+    for name, case in tables(chosen.data):
+        fits = [fitted(case, family, np.random.default_rng(0)) for family in FAMILIES]
+        print(name)
+        print_table(
+            ("rule", "regret %", "CRPS", "RMSE", "90 % intervals hold"),
+            [
+                (rule, f"{100.0 * regret:.1f}", f"{score:.4g}", f"{rmse:.4g}", f"{inside:.3f}")
+                for rule, (regret, score, rmse, inside) in judged(case, fits).items()
+            ],
+        )
+
+
+if __name__ == "__main__":
+    main()
