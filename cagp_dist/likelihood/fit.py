@@ -4,6 +4,7 @@ The variance has a closed form, so that of one kernel two numbers are left to fi
 from the best single kernel on, taken apart into shorter and longer lengthscales.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,6 +43,8 @@ from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.likelihood.vecchia.conditionals import conditionals_of
 from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.memory import available_bytes
+from cagp_dist.posterior.left_out import each_left_out
+from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime.memo import Memo
@@ -321,13 +324,35 @@ def _fitted(model: Model, data: Data, mean: Mean, asked: _Asked) -> FitResult:
 def _chosen(way: str, data: Data, mean: Mean, given: dict[str, Any]) -> FitResult:
     """Choose a kernel, on some of the data where they are many, and fit it to all; ``given`` as to `fit`."""
     some = _compared(data, mean, given["method"])
-    best = CHOICES[way](partial(fit, **{**given, **some}), final=not some)
+    asked = {**given, **some}
+    best = CHOICES[way](partial(fit, **asked), final=not some, crps=partial(_crps_left_out, asked=asked))
     if not some:
         return best
     how = given["method"] if given["method"] != "auto" else _choose(data)[0]
     if given["start"] is None and how == "vecchia":  # its first level are the points that were compared
         given = {**given, "start": start_of(best), "starts": 1}
     return replace(fit(best.prior.kernel.parts[0].family, **given), choice=best.choice)
+
+
+def _crps_left_out(result: FitResult, *, asked: dict[str, Any]) -> float:
+    """Mean CRPS of each value by all others, with the numbers of a fit; NaN where they do not predict it."""
+    prior, y, deviations = result.prior, np.asarray(asked["y"]), asked["noise_deviations"]
+    if deviations is not None:
+        prior = replace(prior, noise_variance=prior.noise_number + np.asarray(deviations))
+    try:
+        found = each_left_out(
+            prior,
+            asked["where"],
+            y,
+            executor=asked["executor"],
+            memory_limit_bytes=asked["memory_limit_bytes"],
+        )
+    except ArgumentError:  # without any one value the mean is not estimated
+        return math.nan
+    values = (y if isinstance(asked["where"], LatLonGrid) else y.T).reshape(found.mean.shape)
+    there = ~np.isnan(found.mean)
+    predicted = Gaussian(found.mean[there], np.sqrt(found.variance[there]))
+    return float(predicted.crps(values[there]).mean())
 
 
 def _profiles(

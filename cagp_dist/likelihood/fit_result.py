@@ -1,7 +1,7 @@
 """What a fit returns: value, status and what it took."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -138,9 +138,22 @@ class KernelChoice:
     points: int  # Points that they were compared on; some of those of the fit where these are many
     # Kernels whose likelihood left floating point, which are then none to choose from
     missing: tuple[str, ...] = ()
+    # Mean CRPS of each value by all others, by which it was chosen; empty where the likelihood decided
+    crps: dict[str, float] = field(default_factory=dict)
 
     def line(self) -> str:
         """Say it in a line."""
+        if self.crps:
+            own = self.crps[self.kernel]
+            others = [
+                f"{name} {value / own - 1.0:+.1%}" for name, value in self.crps.items() if name != self.kernel
+            ]
+            left = [name for name in self.log_likelihoods if name not in self.crps]
+            others += [f"{name} none" for name in (*left, *self.missing)]
+            return (
+                f"{self.kernel}, chosen by the CRPS of each value by all others, on {self.points:,} points: "
+                f"{', '.join(others)}"
+            )
         own = self.log_likelihoods[self.kernel]
         others = [
             *(f"{name} {value - own:+.1f}" for name, value in self.log_likelihoods.items() if value != own),

@@ -8,6 +8,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.targets import part
 from cagp_dist.kernels import Elementary
 from cagp_dist.likelihood.exact.integrated import (
     HYPERPARAMETERS,
@@ -28,12 +30,12 @@ from cagp_dist.pipeline.map_solves import solve_map
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.predictive import Gaussian, Mixture, Predictive
-from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
 from cagp_dist.text import alternatives, counted
 
 EXACT = ("auto", "cholesky", "rings")
+TARGETS_AT_ONCE = 4096  # Targets whose distributions are in memory at a time
 
 
 def check_hyperparameters(asked: str) -> None:
@@ -170,6 +172,19 @@ def distributions_of_observations(
     for fields, chosen in fields_of(learned, observed, found.held):
         for some, distribution in mixtures(found, fields, targets.wanted, known):
             yield chosen, np.arange(some.start, some.stop), distribution
+
+
+def mixtures(
+    found: Integrated,
+    fields: SharedFields,
+    targets: Array | LinearFunctionals,
+    noise_variance: Array | None = None,
+) -> Iterator[tuple[slice, Mixture]]:
+    """Yield those (T, q') of fields at some targets after others, where numbers are integrated over."""
+    for start in range(0, len(targets), TARGETS_AT_ONCE):
+        some = slice(start, min(start + TARGETS_AT_ONCE, len(targets)))
+        noise = None if noise_variance is None else noise_variance[some]
+        yield some, Mixture(*found.predict(fields, part(targets, some), noise_variance=noise))
 
 
 def drawn_numbers(

@@ -1,9 +1,9 @@
 """Mixtures of Student t or Gaussian distributions, where several models have a probability each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,15 +11,9 @@ from scipy.special import gammaln, logsumexp, ndtr, ndtri, stdtr, stdtrit
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.targets import part
 from cagp_dist.predictive.distribution import NODES, WEIGHTS, Predictive
 from cagp_dist.predictive.families import Gaussian, StudentT
 
-if TYPE_CHECKING:
-    from cagp_dist.gram.functionals import LinearFunctionals
-    from cagp_dist.likelihood.exact.integrated import Integrated, SharedFields
-
-TARGETS_AT_ONCE = 4096  # Targets whose distributions are in memory at a time
 CLOSE = 1e-7  # Error of a normal score at which the search for a quantile ends
 
 # Largest normal score, roughly, and how many there are, of the table of a Student t distribution
@@ -220,16 +214,3 @@ def _tabulated(v: float) -> Callable[[Array], Array]:
     score = -ndtri(stdtr(v, -np.sqrt(v * np.expm1(s**2 / v))))
     found: Callable[[Array], Array] = CubicSpline(s, score)
     return found
-
-
-def mixtures(
-    found: "Integrated",
-    fields: "SharedFields",
-    targets: "Array | LinearFunctionals",
-    noise_variance: Array | None = None,
-) -> Iterator[tuple[slice, Mixture]]:
-    """Yield those (T, q') of fields at some targets after others, where numbers are integrated over."""
-    for start in range(0, len(targets), TARGETS_AT_ONCE):
-        some = slice(start, min(start + TARGETS_AT_ONCE, len(targets)))
-        noise = None if noise_variance is None else noise_variance[some]
-        yield some, Mixture(*found.predict(fields, part(targets, some), noise_variance=noise))

@@ -62,6 +62,7 @@ class Fit:
 
 # Kinds of fields -----------------------------------------------------------------------------------------
 
+
 def field_of(kind: str, n: int, generator: np.random.Generator) -> Case:
     """Draw a field of a kind: kernel, variance, trend and noise as `KINDS` has them."""
     q = PREDICTED
@@ -125,6 +126,7 @@ KINDS = (
 
 # Public tables -------------------------------------------------------------------------------------------
 
+
 def tables(folder: Path) -> Iterator[tuple[str, Case]]:
     """Public tables in a plane: rain, gamma dose rates, metals, and a part of the satellite field."""
     geostat = folder / "geostat"
@@ -163,6 +165,7 @@ def _columns(path: Path) -> dict[str, Array]:
 
 
 # Fits and rules ------------------------------------------------------------------------------------------
+
 
 def fitted(case: Case, family: Family, generator: np.random.Generator) -> Fit:
     """Fit a kernel and predict: dense formulas, with a constant that is estimated (math 27)."""
@@ -249,6 +252,16 @@ def _roughest_by_crps(fits: Sequence[Fit], errors: float, of: str) -> int:
     return int(np.argmax(above.mean(axis=1) <= errors * doubt))
 
 
+def _usual_unless_crps(fits: Sequence[Fit], errors: float, share: float = 0.0) -> int:
+    """Take the usual one, unless another has a CRPS smaller by so many standard errors, and by a share."""
+    by_place = np.array([crps(*fit.each) for fit in fits])
+    best = int(by_place.mean(axis=1).argmin())
+    gain = by_place[USUAL] - by_place[best]
+    doubt = gain.std() / np.sqrt(gain.size)
+    better = gain.mean() > errors * doubt and gain.mean() > share * by_place[USUAL].mean()
+    return best if better else USUAL
+
+
 def _weights(scores: Array) -> Array:
     """Probabilities in proportion to the exponentials of scores, none of them zero."""
     return np.maximum(softmax(scores), 1e-12)
@@ -273,6 +286,12 @@ RULES: dict[str, Callable[[Sequence[Fit]], int | Array]] = {
     **{
         f"roughest within {errors:g} errors of CRPS": partial(_roughest_by_crps, errors=errors, of="each")
         for errors in (0.5, 1.0, 2.0)
+    },
+    **{
+        f"3/2 unless CRPS {errors:g} errors and {share:.1%} better": partial(
+            _usual_unless_crps, errors=errors, share=share
+        )
+        for errors, share in ((0.25, 0.0), (0.5, 0.0), (1.0, 0.0), (0.0, 0.005), (0.0, 0.01), (0.5, 0.005))
     },
     "roughest within 1 error of CRPS of blocks": partial(_roughest_by_crps, errors=1.0, of="blocks"),
     "average by likelihood": lambda fits: _weights(_likelihoods(fits)),
@@ -328,7 +347,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     columns = list(next(iter(regrets.values())))
     print_table(
         ("rule", *columns),
-        [(name, *(f"{100.0 * np.mean(of[column]):.1f}" for column in columns)) for name, of in regrets.items()],
+        [
+            (name, *(f"{100.0 * np.mean(of[column]):.1f}" for column in columns))
+            for name, of in regrets.items()
+        ],
     )
     if chosen.data is None:
         return
