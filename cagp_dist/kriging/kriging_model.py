@@ -144,8 +144,8 @@ def krige(
     kernel : str, class of Kernel, or Kernel
         "matern12", "matern32", "matern52", "squared-exponential" or, with any smoothness, "matern(0.8)"; or a
         sum such as "matern32 + matern32". The parameters of a kernel object are kept. "auto" takes the one of
-        the first three with the largest likelihood, with given parameters held fixed for all of them: Matern
-        3/2 unless another is better by 2, or if nothing is fitted. "matern", or the class `Matern`, also fits
+        the first three that predicts each value best from all others, by the CRPS, with given parameters held
+        fixed for all of them; Matern 3/2 if nothing is fitted. "matern", or the class `Matern`, also fits
         the smoothness.
     mean : str, xarray.DataArray, several of them, EstimatedMean, number or callable
         Prior mean. Terms have coefficients that are estimated with the field, with their uncertainty

@@ -102,10 +102,10 @@ def fit(
     kernel : type of Kernel, tuple of them, or str
         Family, as a class: `Matern12`, `Matern32`, `Matern52` or `SquaredExponential`. Several classes mean
         their sum, with all lengthscales and variances fitted: ``(Matern32, Matern32)``. Or a name as in job
-        files, such as "matern(0.8)". "auto" chooses one of the three Matern classes by the likelihood of at
-        most 1,000 of the points (of all points on a grid of up to 40,000); fixed parameters and bounds apply
-        to all three. Matern32 is kept unless another is better by 2. The class `Matern`, or "matern", also
-        fits the smoothness, to the same points.
+        files, such as "matern(0.8)". "auto" chooses the one of the three Matern classes that predicts each
+        value best from all others, by the CRPS, at no more than 1,000 of the points (at all points of a grid
+        of up to 40,000); fixed parameters and bounds apply to all three. The class `Matern`, or "matern",
+        fits the smoothness by likelihood, to the same points.
     where : LatLonGrid or array_like, shape (n, p)
         A whole grid, or points. Pole rows of a grid, Q copies of one point each, are left out.
     y : array_like, shape (P, Q) or (T, P, Q) on a grid, (n,) or (n, T) at points

@@ -115,7 +115,7 @@ def test_each_observation_has_its_own_noise(stations, prior):
     fitted = cagp.Kriging(mean=280.0, nugget_std=0.0).fit(stations | {"noise_std": noise}).fit_result_
     typical = float(np.min(noise**2))
     direct = cagp.fit(
-        cagp.Matern32, X, y - 280.0, mean=0.0, bounds={"noise_variance": (typical, typical)}, method="dense",
+        "auto", X, y - 280.0, mean=0.0, bounds={"noise_variance": (typical, typical)}, method="dense",
         noise_deviations=noise**2 - typical,
     )  # fmt: skip
     assert fitted.prior.kernel == direct.prior.kernel

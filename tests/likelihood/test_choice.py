@@ -1,4 +1,4 @@
-"""A kernel that is chosen by likelihood: which one, when it is kept, and what is said of it."""
+"""A kernel that is chosen by how well each value is predicted by all others, and what is said of it."""
 
 from functools import partial
 
@@ -9,6 +9,8 @@ import cagp_dist as cagp
 from cagp_dist.errors import NumericalError
 from cagp_dist.kernels import MaternOf
 from cagp_dist.likelihood import kernel_choice as choice
+from cagp_dist.posterior.left_out import each_left_out
+from cagp_dist.predictive import Gaussian
 
 
 def field(kernel, n=300, noise=1e-4, seed=0):
@@ -32,20 +34,26 @@ def test_the_kernel_that_made_the_field_is_chosen(family, noise):
     assert result.choice.kernel == family.__name__
     alone = cagp.fit(family, X, y, mean=0.0)
     assert result.log_likelihood == pytest.approx(alone.log_likelihood, abs=1e-2)
-    others = [value for name, value in result.choice.log_likelihoods.items() if name != family.__name__]
-    assert all(value < result.log_likelihood - choice.MARGIN for value in others)
-    assert result.choice.line().startswith(f"{family.__name__}, chosen by likelihood on 300 points: Matern")
+    others = [value for name, value in result.choice.crps.items() if name != family.__name__]
+    assert all(value > result.choice.crps[family.__name__] for value in others)
+    assert result.choice.line().startswith(
+        f"{family.__name__}, chosen by the CRPS of each value by all others"
+    )
+    by_others = each_left_out(cagp.Prior(alone.prior.kernel, alone.prior.noise_variance), X, y)
+    crps = Gaussian(by_others.mean, np.sqrt(by_others.variance)).crps(y[None]).mean()
+    assert result.choice.crps[family.__name__] == pytest.approx(crps, rel=1e-3)
 
 
-def test_data_that_do_not_tell_keep_matern32():
-    """Noise hides how rough the field is; the fit is the one of Matern 3/2 alone."""
+def test_kernels_that_predict_alike_keep_matern32_and_one_value_is_chosen_for_by_likelihood():
     X, y = field(cagp.Matern12(0.3, 1.0), n=60, noise=1.0, seed=1)
-    result = cagp.fit("auto", X, y, mean=0.0)
-    assert result.choice.kernel == "Matern32"
-    spread = [abs(value - result.log_likelihood) for value in result.choice.log_likelihoods.values()]
-    assert len(spread) == 3
-    assert max(spread) < choice.MARGIN
-    assert result.prior.kernel == cagp.fit(cagp.Matern32, X, y, mean=0.0).prior.kernel
+    alike = choice.choose_kernel(partial(cagp.fit, where=X, y=y, mean=0.0), final=True, crps=lambda fit: 1.0)
+    assert alike.choice.kernel == "Matern32"
+    assert alike.prior.kernel == cagp.fit(cagp.Matern32, X, y, mean=0.0).prior.kernel
+    likeliest = choice.choose_kernel(
+        partial(cagp.fit, where=X, y=y, mean=0.0), final=True, crps=lambda fit: float("nan")
+    )
+    assert likeliest.log_likelihood == max(likeliest.choice.log_likelihoods.values())
+    assert "by likelihood on 60 points" in likeliest.choice.line()
 
 
 def test_a_number_that_is_held_is_held_for_all(monkeypatch):
@@ -54,8 +62,8 @@ def test_a_number_that_is_held_is_held_for_all(monkeypatch):
     monkeypatch.setitem(
         choice.CHOICES,
         "auto",
-        lambda search, final: choice.choose_kernel(
-            lambda *args, **settings: seen.append(search(*args, **settings)) or seen[-1], final=final
+        lambda search, **others: choice.choose_kernel(
+            lambda *args, **settings: seen.append(search(*args, **settings)) or seen[-1], **others
         ),
     )
     result = cagp.fit("auto", X, y, mean=0.0, bounds={"lengthscale": (0.5, 0.5)})
@@ -76,8 +84,8 @@ def test_the_fit_of_the_chosen_kernel_goes_on_from_the_comparison(monkeypatch):
     """It ends where one from all starts does, after fewer evaluations."""
     monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_COMPARED", 224)
     X, y = field(cagp.Matern12(0.3, 2.0))
-    chosen, alone = (cagp.fit(kernel, X, y, mean=0.0, method="vecchia") for kernel in ("auto", cagp.Matern12))
-    assert chosen.choice.kernel == "Matern12"
+    chosen = cagp.fit("auto", X, y, mean=0.0, method="vecchia")
+    alone = cagp.fit(chosen.choice.kernel.lower(), X, y, mean=0.0, method="vecchia")
     assert chosen.choice.points < 225
     assert chosen.evaluations < alone.evaluations / 2
     assert chosen.log_likelihood == pytest.approx(alone.log_likelihood, abs=1e-2)
@@ -91,7 +99,7 @@ def test_a_kernel_that_leaves_floating_point_is_none_to_choose():
             raise NumericalError("not positive definite")
         return cagp.fit(family, X, y, mean=0.0, **settings)
 
-    found = choice.choose_kernel(search, final=True).choice
+    found = choice.choose_kernel(search, final=True, crps=lambda fit: 1.0).choice
     assert found.missing == ("Matern52",)
     assert found.line().endswith("Matern52 none")
 
@@ -100,7 +108,9 @@ def test_a_better_fit_that_did_not_end_well_is_none_for_good():
     """Matern 1/2 is right, and leaves the noise undetermined; a fit to more points may determine it."""
     X, y = field(cagp.Matern12(0.3, 2.0))
     kept, started = (
-        choice.choose_kernel(partial(cagp.fit, where=X, y=y, mean=0.0), final=final)
+        choice.choose_kernel(
+            partial(cagp.fit, where=X, y=y, mean=0.0), final=final, crps=lambda fit: -fit.log_likelihood
+        )
         for final in (True, False)
     )
     assert (kept.choice.kernel, kept.status.ok) == ("Matern32", True)
@@ -137,5 +147,5 @@ def test_a_smoothness_that_leaves_floating_point_is_left_out():
             raise NumericalError("not positive definite")
         return cagp.fit(family, X, y, mean=0.0, **settings)
 
-    found = choice.fit_smoothness(search, final=True)
+    found = choice.fit_smoothness(search, final=True, crps=None)
     assert found.prior.kernel.smoothness <= 2.0
