@@ -19,7 +19,7 @@ from ..problems import regression_problem
 from ..store.publisher import key_of
 
 PROBLEM, SOLVER = regression_problem(12, q=4), cagp.BlockGaussSeidel(2, 12)
-FEWEST = {"checkpoint": 80, "hierarchy": 80, "other": 10}
+FEWEST = {"checkpoint": 80, "hierarchy": 40, "other": 10}
 """Operations of the solve and the publication below checkpoints, Zarr hierarchies and elsewhere, at least."""
 
 
