@@ -26,7 +26,10 @@ def noise_is_negligible(result: FitResult, prior: Prior) -> bool:
     largest = noise + (SURELY * error if np.isfinite(error) else SURELY * noise)
     if result.at_bound:
         return result.at_bound == ("noise_variance",) and largest <= NEGLIGIBLE * variance
-    errors = np.nan_to_num(np.sqrt(np.diag(result.log_covariance)), nan=np.inf)
+    errors = np.sqrt(np.diag(result.log_covariance))
+    if np.isfinite(errors[:-1]).any():  # numbers that are held have no error
+        errors[:-1] = np.nan_to_num(errors[:-1], nan=0.0)
+    errors = np.nan_to_num(errors, nan=np.inf)
     others = float(errors[:-1].max())
     known = {
         "flat": others <= LOOSE,

@@ -4,24 +4,25 @@ Observations and targets are points in space and time here, `Observations.in_spa
 `MapPoints.at_hours`: one field, whose solves, folds and samples are those of any other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
+from types import MappingProxyType
 from typing import cast
 
 import numpy as np
 
-from cagp_dist.arrays import Indices
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan, Work
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
-from cagp_dist.kernels import AUTO, Family, Kernel, Matern12, chosen_by
+from cagp_dist.kernels import AUTO, Family, Kernel, Matern12, Matern32, chosen_by
 from cagp_dist.likelihood.fit import fit
 from cagp_dist.likelihood.fit_result import FitResult
 from cagp_dist.likelihood.fit_work import FitSize, fit_work
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, likelihood_of, start_of, usable
-from cagp_dist.likelihood.numbering import Families, in_extents
+from cagp_dist.likelihood.numbering import Families, extents, in_extents
 from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
 from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
@@ -39,22 +40,43 @@ from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
 from cagp_dist.text import counted
 
 COMPARED = 500
-"""Values by which kernels are compared, exactly: seven fits of a second or less."""
+"""Values by which kernels are compared, exactly: a dozen fits of a second or two."""
 
-COMPARED_IN_TIME: "tuple[Family | None, ...]" = (None, Matern12)
-"""Kernels in time that are compared; None: a metric kernel of space and time together."""
+FITTED = 1_000
+"""Values of stations to which the numbers are fitted, exactly: whole hours of them tell what all do."""
 
 SUMMED = 20_000
-"""Values to which a sum of kernels is fitted, at most: a likelihood of it takes six times as long."""
+"""Values at scattered places to which a sum of kernels is fitted, at most."""
+
+COMPARED_IN_TIME: "tuple[Family | None, ...]" = (None, Matern12, Matern32)
+"""Kernels in time that are compared; None: a metric kernel of space and time together."""
+
+LASTING = SpaceTimeOf(Matern12, Matern12)
+"""What lasts at a place, beside the weather in the sum that is compared as well."""
 
 NUMBERS_MORE = 3
 """Of a sum of two kernels: two lengthscales and a variance, each of which has to be worth the margin."""
 
-FITS = 3
-"""How many fits the choice of a kernel takes as well, about: on few values, from several starts."""
+FITS = 4
+"""How many fits to `FITTED` values the choice of a kernel takes, about."""
 
-EVALUATIONS_OF_SUM = 100
-"""Evaluations of the likelihood by which a sum is fitted to more than a few values, about."""
+RUN = (0, 1, 3, 7, 12, 24)
+"""Times of a run, in steps, among which are lags of 1 to 7, and of a day where steps are hours."""
+
+FEWEST_TIMES = 12
+"""Times that are chosen, at least, if there are so many: two runs."""
+
+FEWEST_REPORTS = 3
+"""Values at each place, on average, from which on places are stations that report again and again."""
+
+PLACES_CELL = 8
+"""Places of the cells that are kept whole where not all places can be chosen."""
+
+LEEWAY = 30.0
+"""Factor by which lengthscales of weather may change when what lasts is fitted beside it."""
+
+WIDE, LONG = 1e3, 10.0
+"""Of what lasts: factors from the least chord to the places' extent, and from the period to most hours."""
 
 SAME_HOUR = 1e-6
 """Hours by which times are the same but for rounding."""
@@ -73,12 +95,12 @@ def fit_in_space_and_time(
     narrator: Narrator,
     in_time: "Sequence[Family | None]" = COMPARED_IN_TIME,
 ) -> FittedModel:
-    """Fit kernel and noise of space and time to all values, each a point with its hour.
+    """Fit kernel and noise of space and time to values, each a point with its hour.
 
-    Where the kernel is to be chosen, metric kernels (``in_time`` None) and products with kernels in time are
-    compared by the likelihood of at most 500 values. The best of them is compared with sums of two by that of
-    all values, or of the 500 where there are more than 20,000. A kernel of space and time with its numbers
-    keeps them.
+    Where the kernel is to be chosen, metric kernels (``in_time`` None), products with kernels in time, and
+    the best metric kernel with a part that lasts are compared by the likelihood of some 500 values. The best
+    is fitted to more: of stations to 1,000 values, of scattered places to all, or a sum to 20,000. Values of
+    stations are those of `whole_times`. A kernel of space and time with its numbers keeps them.
     """
     known, X = known_noise(observed, observed.there, noise_std), observed.X
     least = float(known.min() if known.ndim == 0 else known[observed.there].min())
@@ -91,81 +113,125 @@ def fit_in_space_and_time(
     if isinstance(kernel, Kernel) and least > 0.0:
         return FittedModel(kernel, mean, known, held=held)
     centre = mean_of(mean, observed, observed.there, np.arange(1))
-    candidates = _candidates(kernel, in_time)
+    places = np.unique(X[:, :-1], axis=0, return_inverse=True)[1].reshape(-1)
+    stations = len(X) >= FEWEST_REPORTS * (1 + int(places.max()))
+
+    def chosen(most: int) -> Indices:
+        if len(X) <= most:
+            return np.arange(len(X))
+        return (
+            whole_times(X, places, most)
+            if stations
+            else spread_cells(in_extents(X, AXES), most, cell_size=NEIGHBOURS_CELL)
+        )
 
     def fitted(
-        family: tuple[SpaceTimeOf, ...], some: Indices, *, start: Start | None = None, starts: int = 3
+        family: tuple[SpaceTimeOf, ...],
+        some: Indices,
+        *,
+        start: Start | None = None,
+        starts: int = 3,
+        limits: Mapping[str, Sequence[object]] = MappingProxyType({}),
     ) -> FitResult:
         return fit(
             cast("Families", family),
             X[some],
             observed.values[0, some],
             mean=centre,
-            bounds=bounds or None,
-            method="dense" if some.size <= COMPARED + NEIGHBOURS_CELL else "auto",
             executor=resources.executor,
             memory_limit_bytes=resources.memory_limit_bytes,
             noise_deviations=None if known.ndim == 0 else known[some] - least,
+            bounds={**bounds, **limits} or None,
             start=start,
             starts=starts,
         )
 
-    everything = np.arange(len(X))
-    some, more = (
-        everything if len(X) <= most else spread_cells(in_extents(X, AXES), most, cell_size=NEIGHBOURS_CELL)
-        for most in (COMPARED, SUMMED)
-    )
+    candidates, some = _candidates(kernel, in_time), chosen(COMPARED)
     with narrator.stage("fit", text_of_fit(len(X))):
         results = [fitted(candidates[0], some)]
-        if len(candidates) > 1:
-            near = start_of(results[0]) if len(candidates[0]) == 1 else None
-            others = partial(fitted, start=near, starts=1 if near else 3)
-            results += [others(family, some) for family in candidates[1:]]
+        near = partial(fitted, some=some, start=start_of(results[0]), starts=1)
+        results += [near(family) for family in candidates[1:]]
         result = _best(results)
-        family = candidates[results.index(result)]
-        summed: FitResult | None = None
-        if len(candidates) > 1 and len(family) == 1:
-            result, summed = _with_sum(family, candidates, result, [some, more, everything], fitted)
-        if summed is not None:
-            result = summed
-        elif result.points < len(X):
-            result = fitted(family, everything, start=start_of(result))
-    where = f"{result.points:,} values at {np.unique(observed.hours).size:,} times"
+        limits: dict[str, Sequence[object]] = {}
+        metric = [each for each in results if _is_metric(each)]
+        if metric and len(in_time) > 1 and len(candidates[0]) == 1:
+            sides = extents(X, AXES)
+            extent = float(sides[0]), float(sides[-1])
+            summed, own = _with_lasting(_best(metric), partial(fitted, some=some), extent)
+            if usable(summed) and likelihood_of(summed) > likelihood_of(result) + NUMBERS_MORE * MARGIN:
+                result, limits = summed, own
+                held |= dict.fromkeys(limits, "no value tells it of what lasts, and it is held")
+        parts = cast("tuple[SpaceTime, ...]", result.prior.kernel.parts)
+        all_of_them = FITTED if stations else len(X) if len(parts) == 1 else SUMMED
+        if result.points < (more := chosen(all_of_them)).size:
+            family = tuple(part.family for part in parts)
+            result = fitted(family, more, start=start_of(result), starts=1, limits=limits)
+    where = f"{result.points:,} values at {np.unique(X[more, -1]).size:,} times"
     nugget = result.prior.noise_number - least
     return FittedModel(result.prior.kernel, mean, known, nugget, result, where, held)
 
 
-def _with_sum(
-    family: tuple[SpaceTimeOf, ...],
-    candidates: Sequence[tuple[SpaceTimeOf, ...]],
-    result: FitResult,
-    selections: Sequence[Indices],
-    fitted: Callable[..., FitResult],
-) -> tuple[FitResult, FitResult | None]:
-    """Fit sums as well, and give the two fits that were compared, that of the sum only if it is better."""
-    some, more, everything = selections
-    weather, lasting = (SpaceTimeOf(family[0].space, time) for time in (None, Matern12))
-    sums, compared = [2 * family], (weather,) in candidates and (lasting,) in candidates
-    if compared and more.size == everything.size:  # the sum-metric model, whose maps of more take too long
-        sums.insert(0, (weather, lasting))
-    tried = [fitted(each, some) for each in sums]
-    summed = _best(tried)
-    on_more = partial(fitted, sums[tried.index(summed)], more, start=start_of(summed), starts=1)
-    if some.size < more.size == everything.size:
-        result, summed = fitted(family, more, start=start_of(result), starts=1), on_more()
-    better = likelihood_of(summed) > likelihood_of(result) + NUMBERS_MORE * MARGIN
-    if better and summed.points < more.size:
-        summed = on_more()
-    return result, summed if better and usable(summed) else None
+def whole_times(X: Array, places: Indices, most: int) -> Indices:
+    """Choose about ``most`` of values at points X (n, 4), whose places are numbered: all of some times.
+
+    These come in runs of mixed lags that are spread over the period. Where they are too few, cells of
+    neighbouring places are left out. Values that are nearest in space and time would be those of one station
+    after another, which tell nothing of distances (math 28). Of times that differ from value to value the
+    hours count.
+    """
+    times, at = np.unique(np.rint(X[:, -1] / SAME_HOUR), return_inverse=True)
+    if 2 * times.size > len(X):
+        times, at = np.unique(np.floor(X[:, -1] + SAME_HOUR), return_inverse=True)
+    wanted = min(times.size, max(FEWEST_TIMES, most * times.size // len(X)))
+    runs = -(-wanted // len(RUN))
+    first = np.linspace(0, max(0, times.size - 1 - RUN[-1]), runs).round().astype(int)
+    kept = np.unique((first[:, None] + RUN).ravel()[:wanted].clip(max=times.size - 1))
+    found = np.flatnonzero(np.isin(at.reshape(-1), kept))
+    if found.size <= 1.2 * most:
+        return found
+    own, index = np.unique(places, return_index=True)
+    some = spread_cells(X[index, :-1], own.size * most // found.size, cell_size=PLACES_CELL)
+    return found[np.isin(places[found], own[some])]
+
+
+def _is_metric(result: FitResult) -> bool:
+    """Whether a fit is of a metric kernel alone."""
+    (first, *more) = result.prior.kernel.parts
+    return not more and cast("SpaceTime", first).time is None
+
+
+def _with_lasting(
+    weather: FitResult, fitted: Callable[..., FitResult], extent: tuple[float, float]
+) -> tuple[FitResult, dict[str, Sequence[object]]]:
+    """Fit weather and what lasts, and give limits of lengthscales; ``extent`` is a chord and hours.
+
+    Offsets that places have each for themselves, and for ever, leave the lengthscales of what lasts open.
+    They are then held where the search has come to. Beyond the extent of the places they only make more of
+    a common constant, which the mean is.
+    """
+    (part,) = cast("tuple[SpaceTime, ...]", weather.prior.kernel.parts)
+    (chord, hours), (far, period) = cast("tuple[float, float]", part.lengthscale), extent
+    family, variance = (part.family, LASTING), part.variance
+    longest = max(LONG * period, hours)
+    near = tuple((own / LEEWAY, own * LEEWAY) for own in (chord, hours))
+    limits = {"lengthscale": (near, ((min(far / WIDE, 0.1 * chord), far), (hours, longest)))}
+    start = {
+        "lengthscale": [(chord, hours), (min(0.3 * chord, 0.3 * far), max(period, hours))],
+        "variance": [0.7 * variance, 0.3 * variance],
+        "noise_variance": weather.prior.noise_number,
+    }
+    found = fitted(family, start=start, starts=1, limits=limits)
+    if not usable(found):
+        lasting = cast("tuple[float, float]", found.prior.kernel.parts[1].lengthscale)
+        limits = {"lengthscale": (near, tuple((own, own) for own in lasting))}
+        found = fitted(family, start=start_of(found), starts=1, limits=limits)
+    return found, cast("dict[str, Sequence[object]]", limits)
 
 
 def work_in_time(values: int, *, deviating: bool, workers: int) -> Work:
     """Count what it takes to fit a kernel of space and time to so many values, about."""
-    size = FitSize("dense" if values <= COMPARED else "vecchia", values, 1, None, 0, deviating=deviating)
-    found = FITS * fit_work(size, workers=workers)
-    if COMPARED < values <= SUMMED:
-        found += EVALUATIONS_OF_SUM * Work(size.flops(values), workers, found.peak_bytes)
-    return found
+    size = FitSize("dense", min(values, FITTED), 1, None, 0, deviating=deviating)
+    return FITS * fit_work(size, workers=workers)
 
 
 def text_of_fit(values: int) -> str:

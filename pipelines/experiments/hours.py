@@ -32,11 +32,11 @@ NAMES = {
 }
 
 
-def stations(path: Path, count: int, hours: int) -> tuple[pd.DataFrame, Array]:
+def stations(path: Path, count: int, hours: int, *, seed: int = 0) -> tuple[pd.DataFrame, Array]:
     """Places, and their values (T, n) in K."""
     with tempfile.TemporaryDirectory() as scratch:
         field = open_source(f"file:{path}", cache_directory=Path(scratch))["t2m"][:hours].load()
-    chosen = np.random.default_rng(0).choice(field[0].size, count, replace=False)
+    chosen = np.random.default_rng(seed).choice(field[0].size, count, replace=False)
     rows, columns = np.unravel_index(chosen, field[0].shape)
     places = pd.DataFrame(
         {"latitude": field.latitude.values[rows], "longitude": field.longitude.values[columns]}

@@ -19,3 +19,12 @@ def test_hours_inform_each_other_on_real_fields(capsys):
             assert crps[what, f"all hours, {how}"] < 0.75 * crps[what, "each hour"]
         held_out = "a fifth of the stations"
         assert crps[held_out, f"all hours, {how}"] < 1.02 * crps[held_out, "each hour"]
+
+
+def test_stations_with_nothing_set_are_scored(capsys):
+    """Of a small month every way has a row, and none is far from the true numbers."""
+    script("hourly_stations").main(["--quick", "--data", "none"])
+    _, *rows = printed_rows(capsys.readouterr().out)
+    assert [row[2] for row in rows] == ["nothing", "true numbers"]
+    nothing, true = (float(row[3]) for row in rows)
+    assert nothing < 1.5 * true

@@ -77,7 +77,6 @@ def test_a_kernel_is_chosen_and_hours_inform_each_other(drawn):
     assert found.attrs["hyperparameters"].startswith("plugged in: ")
 
 
-@pytest.mark.exhaustive
 def test_what_lasts_at_a_place_is_told_from_weather():
     """Drawn from a metric kernel plus a product: that sum is chosen, with numbers near the true ones."""
     rng, times = np.random.default_rng(4), pd.date_range("2024-07-01", periods=12, freq="3h")
@@ -97,6 +96,27 @@ def test_what_lasts_at_a_place_is_told_from_weather():
     assert isinstance(staying.time, cagp.Matern12)
     assert staying.time.lengthscale > 50.0  # of 33 hours that were observed
     assert 0.5 < staying.variance < 8.0
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.4])
+@pytest.mark.parametrize("stations", [10, 300])
+def test_whole_hours_of_mixed_lags_are_chosen(jitter, stations):
+    """Each hour with all its values, or those of some stations; lags of an hour, hours, a day, and weeks."""
+    rng, hours = np.random.default_rng(1), np.repeat(np.arange(400.0), stations)
+    places = np.tile(np.arange(stations), 400)
+    where = cagp.unit_sphere(rng.uniform(46.0, 55.0, stations), rng.uniform(5.0, 17.0, stations))[places]
+    X = np.column_stack([where, hours + jitter * rng.random(hours.size)])
+    order = rng.permutation(hours.size)
+    X, places, hours = X[order], places[order], hours[order]
+    chosen = maps_at_times.whole_times(X, places, 500)
+    assert 350 <= chosen.size <= 600
+    kept = np.unique(places[chosen])
+    assert kept.size == stations or stations == 300
+    expected = np.isin(hours, times := np.unique(hours[chosen])) & np.isin(places, kept)
+    np.testing.assert_array_equal(chosen, np.flatnonzero(expected))
+    lags = set(np.abs(times[:, None] - times).ravel())
+    assert lags >= {1.0, 2.0, 3.0, 6.0, 12.0, 24.0}
+    assert max(lags) > 350.0
 
 
 def test_noise_of_each_place_counts(drawn):
