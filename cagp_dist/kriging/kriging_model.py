@@ -128,8 +128,9 @@ def krige(
     at : times or "observed", optional
         Times of the maps; each map uses the observations of all times. "observed" means the times of the
         observations. Time zones are converted; times without a zone are UTC. The kernel is then one of space
-        and time: "auto" compares metric kernels, products with Matern 1/2 in time, and sums of two, by
-        likelihood; a `SpaceTime` kernel with its parameters is kept. The coordinate ``evidence`` says which
+        and time: "auto" compares metric kernels, products with Matern 1/2 and 3/2 in time, and the sum of
+        weather and what lasts at a place, by the likelihood of whole hours of stations, which also tell its
+        numbers; a `SpaceTime` kernel with its parameters is kept. The coordinate ``evidence`` says which
         times have observations on one side only, and which are the prior. If all observations have one time,
         they are mapped without ``at``, with a warning. Without ``at`` there is a map for each time of the
         observations, from that time alone; the attribute ``other_times`` says where other times would help,

@@ -75,7 +75,7 @@ PLACES_CELL = 8
 LEEWAY = 30.0
 """Factor by which lengthscales of weather may change when what lasts is fitted beside it."""
 
-WIDE, LONG = 1e3, 10.0
+WIDE, LONG = 1e3, 100.0
 """Of what lasts: factors from the least chord to the places' extent, and from the period to most hours."""
 
 SAME_HOUR = 1e-6
@@ -228,10 +228,11 @@ def _with_lasting(
     return found, cast("dict[str, Sequence[object]]", limits)
 
 
-def work_in_time(values: int, *, deviating: bool, workers: int) -> Work:
-    """Count what it takes to fit a kernel of space and time to so many values, about."""
-    size = FitSize("dense", min(values, FITTED), 1, None, 0, deviating=deviating)
-    return FITS * fit_work(size, workers=workers)
+def work_in_time(values: int, places: int, *, deviating: bool, workers: int) -> Work:
+    """Count what it takes to fit a kernel of space and time to so many values at so many places, about."""
+    stations = values >= FEWEST_REPORTS * places
+    method, points = ("dense", min(values, FITTED)) if stations or values <= FITTED else ("vecchia", values)
+    return FITS * fit_work(FitSize(method, points, 1, None, 0, deviating=deviating), workers=workers)
 
 
 def text_of_fit(values: int) -> str:

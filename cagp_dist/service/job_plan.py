@@ -197,7 +197,7 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
         if seen is not None and (of_times := seen.seen) is not None:
             values = int(np.count_nonzero(of_times.points.present[:, seen.design.train]))
             deviating = of_times.points.noise_variance is not None
-        work = often * work_in_time(values, deviating=deviating, workers=workers)
+        work = often * work_in_time(values, size.observed, deviating=deviating, workers=workers)
         return f"{text_of_fit(values)}, are fitted first, about {work}", work
     text, sites, listed = "the three parameters of [prior] are fitted first, to ", None, table.fit_times
     if isinstance(listed, tuple):
