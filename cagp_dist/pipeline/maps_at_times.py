@@ -186,7 +186,9 @@ def whole_times(X: Array, places: Indices, most: int) -> Indices:
     runs = -(-wanted // len(RUN))
     first = np.linspace(0, max(0, times.size - 1 - RUN[-1]), runs).round().astype(int)
     kept = np.unique((first[:, None] + RUN).ravel()[:wanted].clip(max=times.size - 1))
-    found = np.flatnonzero(np.isin(at.reshape(-1), kept))
+    others = np.setdiff1d(np.arange(times.size), kept)  # a short period has no room for runs
+    further = np.linspace(0, others.size - 1, wanted - kept.size).round().astype(int)
+    found = np.flatnonzero(np.isin(at.reshape(-1), np.append(kept, others[further])))
     if found.size <= 1.2 * most:
         return found
     own, index = np.unique(places, return_index=True)
@@ -214,7 +216,9 @@ def _with_lasting(
     family, variance = (part.family, LASTING), part.variance
     longest = max(LONG * period, hours)
     near = tuple((own / LEEWAY, own * LEEWAY) for own in (chord, hours))
-    limits = {"lengthscale": (near, ((min(far / WIDE, 0.1 * chord), far), (hours, longest)))}
+    limits: dict[str, Sequence[object]] = {
+        "lengthscale": (near, ((min(far / WIDE, 0.1 * chord), far), (hours, longest)))
+    }
     start = {
         "lengthscale": [(chord, hours), (min(0.3 * chord, 0.3 * far), max(period, hours))],
         "variance": [0.7 * variance, 0.3 * variance],
@@ -225,14 +229,16 @@ def _with_lasting(
         lasting = cast("tuple[float, float]", found.prior.kernel.parts[1].lengthscale)
         limits = {"lengthscale": (near, tuple((own, own) for own in lasting))}
         found = fitted(family, start=start_of(found), starts=1, limits=limits)
-    return found, cast("dict[str, Sequence[object]]", limits)
+    return found, limits
 
 
 def work_in_time(values: int, places: int, *, deviating: bool, workers: int) -> Work:
     """Count what it takes to fit a kernel of space and time to so many values at so many places, about."""
-    stations = values >= FEWEST_REPORTS * places
-    method, points = ("dense", min(values, FITTED)) if stations or values <= FITTED else ("vecchia", values)
-    return FITS * fit_work(FitSize(method, points, 1, None, 0, deviating=deviating), workers=workers)
+    if values <= FITTED or values >= FEWEST_REPORTS * places:
+        size = FitSize("dense", min(values, FITTED), 1, None, 0, deviating=deviating)
+    else:
+        size = FitSize("vecchia", values, 1, None, 0, deviating=deviating)
+    return FITS * fit_work(size, workers=workers)
 
 
 def text_of_fit(values: int) -> str:
