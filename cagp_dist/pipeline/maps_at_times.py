@@ -176,7 +176,7 @@ def whole_times(X: Array, places: Indices, most: int) -> Indices:
 
     These come in runs of mixed lags that are spread over the period. Where they are too few, cells of
     neighbouring places are left out. Values that are nearest in space and time would be those of one station
-    after another, which tell nothing of distances (math 28). Of times that differ from value to value the
+    after another, which tell little of distances (math 21). Of times that differ from value to value the
     hours count.
     """
     times, at = np.unique(np.rint(X[:, -1] / SAME_HOUR), return_inverse=True)
