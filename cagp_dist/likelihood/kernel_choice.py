@@ -37,6 +37,8 @@ MOST_COMPARED = 1_000
 
 OTHER_STARTS = 2  # Starts of all kernels but the first: from where that one ended, and one more
 
+LEAST_PROBABLE = 0.01  # Probability beside that of the best from which on a kernel is averaged over
+
 # What a search for the smoothness begins with, and tells beside the best
 FIRST_SMOOTHNESSES = (1.5, 0.5, 2.5)
 
@@ -112,6 +114,20 @@ def fit_smoothness(
 
 # How a kernel is chosen, by what stands in its place
 CHOICES: dict[str, Callable[..., FitResult]] = {AUTO: choose_kernel, FITTED: fit_smoothness}
+
+
+def kernel_probabilities(result: FitResult, values: int) -> dict[Family, float]:
+    """Give the kernel of a fit, and others that it was chosen from where they are nearly as probable.
+
+    Their probability is in proportion to ``CRPS^-n`` of n values by all others, as the likelihood of n errors
+    is to ``s^-n`` with their scale s at its best.
+    """
+    own = result.prior.kernel.parts[0].family
+    crps = {} if result.choice is None else result.choice.crps
+    families = (own, *(family for family in CANDIDATES if family is not own and family.__name__ in crps))
+    least = crps.get(own.__name__, 1.0)
+    found = {family: (least / crps.get(family.__name__, least)) ** values for family in families}
+    return {family: value for family, value in found.items() if value > LEAST_PROBABLE}
 
 
 def start_of(result: FitResult) -> Start:

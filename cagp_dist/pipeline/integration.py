@@ -17,10 +17,12 @@ from cagp_dist.likelihood.exact.integrated import (
     Integrated,
     SharedFields,
     integrate,
+    joined,
     reason,
     way_of,
     why_not,
 )
+from cagp_dist.likelihood.kernel_choice import kernel_probabilities
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -94,12 +96,19 @@ def with_numbers_integrated(
     with narrator.stage("integral", about) as report:
         kernel = learned.kernel
         assert isinstance(kernel, Elementary)  # `why_not`
-        try:
-            found = integrate(kernel, patterns, held=held, progress=report)
-        except NumericalError as error:
-            if asked == "integrate":
-                raise
-            return replace(learned, numbers=f"plugged in: {error.text}")
+        posteriors, probabilities = list[Integrated](), list[float]()
+        for family, probability in kernel_probabilities(learned.result, observed.count).items():
+            try:
+                own = kernel if family is kernel.family else family(1.0)
+                posteriors.append(integrate(own, patterns, held=held, progress=report))
+            except NumericalError as error:
+                if family is not kernel.family:
+                    continue
+                if asked == "integrate":
+                    raise
+                return replace(learned, numbers=f"plugged in: {error.text}")
+            probabilities.append(probability)
+        found = joined(posteriors, probabilities)
     return replace(learned, integrated=found, numbers=f"integrated over {because}: {found.distributions}")
 
 
@@ -201,7 +210,7 @@ def drawn_numbers(
         alone = replace(found, nodes=(node._replace(weight=1.0),))
         plugged = replace(
             learned,
-            kernel=found.kernel.family(node.lengthscale, node.variance),
+            kernel=node.family(node.lengthscale, node.variance),
             known_noise=alone.noise_variances(known)[0],
             nugget=0.0,
             integrated=None,

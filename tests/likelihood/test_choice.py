@@ -1,5 +1,6 @@
 """A kernel that is chosen by how well each value is predicted by all others, and what is said of it."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -149,3 +150,13 @@ def test_a_smoothness_that_leaves_floating_point_is_left_out():
 
     found = choice.fit_smoothness(search, final=True, crps=None)
     assert found.prior.kernel.smoothness <= 2.0
+
+
+def test_kernels_that_predict_nearly_as_well_are_probable():
+    X, y = field(cagp.Matern32(0.3, 2.0), n=40)
+    result = cagp.fit("auto", X, y, mean=0.0)
+    result = replace(result, choice=replace(result.choice, crps={"Matern32": 1.0, "Matern12": 1.01}))
+    result = replace(result, prior=cagp.Prior(cagp.Matern32(0.3), 0.1))
+    assert choice.kernel_probabilities(result, 40) == {cagp.Matern32: 1.0, cagp.Matern12: 1.01**-40}
+    assert choice.kernel_probabilities(result, 1_000) == {cagp.Matern32: 1.0}
+    assert choice.kernel_probabilities(replace(result, choice=None), 40) == {cagp.Matern32: 1.0}

@@ -10,7 +10,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.exact import integrated
 from cagp_dist.likelihood.exact.hyperprior import log_prior_of_lengthscale, log_prior_of_ratio
-from cagp_dist.likelihood.exact.integrated import Held, SharedFields, _quantiles, integrate
+from cagp_dist.likelihood.exact.integrated import Held, SharedFields, _quantiles, integrate, joined
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Mixture
 
@@ -92,6 +92,19 @@ def test_each_node_predicts_as_a_dense_solve_and_weighs_as_its_likelihood(case):
     ours = np.log([found.nodes[index].weight for index in kept])
     np.testing.assert_allclose(np.diff(ours), np.diff(log_weights), atol=1e-5)
     assert sum(node.weight for node in found.nodes) == pytest.approx(1.0)
+
+
+def test_kernels_are_averaged_by_their_probability():
+    X, y, _ = _drawn(25, 30, np.random.default_rng(1))
+    fields, families = _fields(X[:25], y), (cagp.Matern12, cagp.Matern52)
+    parts = [integrate(family(1.0), [fields], held=Held()) for family in families]
+    both = joined(parts, (0.6, 0.2))
+    mean, rough, smooth = (Mixture(*found.predict(fields, X[25:])).mean for found in (both, *parts))
+    np.testing.assert_allclose(mean, 0.75 * rough + 0.25 * smooth)
+    left_out, alone = (Mixture(*found.left_out(fields)).mean for found in (both, parts[0]))
+    assert np.abs(left_out - alone).max() > 1e-3
+    assert both.quantiles((0.05, 0.95)) == parts[0].quantiles((0.05, 0.95))  # of the kernel that is named
+    assert both.distributions.endswith("(Matern12 75%, Matern52 25%)")
 
 
 def test_a_finer_grid_says_the_same(monkeypatch):

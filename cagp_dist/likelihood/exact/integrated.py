@@ -10,11 +10,11 @@ s^2, with a prior of ``1 / s^2``, is integrated out: the likelihood is ``Q^(-m /
 distributions are Student's of m degrees of freedom with ``s^2 = Q / m``. l and g are on a grid with weights
 likelihood times prior (`hyperprior`): what is predicted is a mixture. Where the noise is known, ``s^2 = noise
 / g``, and where the variance is, s^2 is that: distributions are then Gaussian. A nugget beside a known noise
-is a third number.
+is a third number. Posteriors of several kernels are joined by the probability of each (`joined`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import log
 from typing import Literal, NamedTuple
@@ -24,7 +24,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.targets import Targets, averaged, covariance_with, prior_variance, target_points
-from cagp_dist.kernels import Elementary, Kernel
+from cagp_dist.kernels import Elementary, Family, Kernel
 from cagp_dist.likelihood.exact.hyperprior import (
     LARGEST_RATIO,
     LONGEST,
@@ -115,6 +115,7 @@ class Node(NamedTuple):
     """One set of numbers, and its probability."""
 
     weight: float
+    family: Family
     lengthscale: float
     ratio: float  # Noise variance over variance, of a point whose noise is the mean one
     variance: float  # ``Q / m``, where it is integrated out; else the variance
@@ -135,9 +136,9 @@ class Components(NamedTuple):
 class Integrated:
     """A posterior of the numbers of a prior, on a grid."""
 
-    kernel: Elementary  # Whose lengthscale and variance are replaced by those of each node
+    kernel: Elementary  # The only one, or the likeliest; its numbers are replaced by those of each node
     held: Held
-    # Weights that sum to one; those of the same nugget and lengthscale stand together
+    # Weights that sum to one; those of the same family, nugget and lengthscale stand together
     nodes: tuple[Node, ...]
     degrees: float  # m, or infinite where noise or variance are known
     # Mean noise variance of the points, in the unit of `SharedFields.noise_variance`, without the nugget
@@ -152,9 +153,15 @@ class Integrated:
     @property
     def distributions(self) -> str:
         """What its distributions are, in words."""
+        shares: dict[Family, float] = {}
+        for node in self.nodes:
+            shares[node.family] = shares.get(node.family, 0.0) + node.weight
+        each = (f"{family.__name__} {share:.0%}" for family, share in shares.items())
+        kernels = f" ({', '.join(each)})" if len(shares) > 1 else ""
         if np.isinf(self.degrees):
-            return f"mixtures of {len(self.nodes)} normal distributions"
-        return f"mixtures of {len(self.nodes)} Student distributions of {self.degrees:g} degrees of freedom"
+            return f"mixtures of {len(self.nodes)} normal distributions{kernels}"
+        student = f"Student distributions of {self.degrees:g} degrees of freedom"
+        return f"mixtures of {len(self.nodes)} {student}{kernels}"
 
     @property
     def prior_variance(self) -> float:
@@ -172,15 +179,18 @@ class Integrated:
         return np.asarray(ratio * variance * (noise_variance + nugget) / (self.noise_level + nugget))
 
     def quantiles(self, levels: Sequence[float]) -> dict[str, list[float]]:
-        """Quantiles of lengthscale, variance and noise variance, for people."""
+        """Quantiles of lengthscale, variance and noise variance beside `kernel`, for people."""
+        own = np.array([node.family is self.kernel.family for node in self.nodes])
+        weights = self.weights[own] / self.weights[own].sum()
         lengthscale, variance = (
-            np.array([getattr(node, name) for node in self.nodes]) for name in ("lengthscale", "variance")
+            np.array([getattr(node, name) for node in self.nodes])[own]
+            for name in ("lengthscale", "variance")
         )
-        noise = self.noise_variances(np.asarray(self.noise_level))
+        noise = self.noise_variances(np.asarray(self.noise_level))[own]
         return {
-            "lengthscale": _quantiles(lengthscale, self.weights, levels),
-            "variance": _quantiles(variance, self.weights, levels, self.degrees),
-            "noise_variance": _quantiles(noise, self.weights, levels, self.degrees),
+            "lengthscale": _quantiles(lengthscale, weights, levels),
+            "variance": _quantiles(variance, weights, levels, self.degrees),
+            "noise_variance": _quantiles(noise, weights, levels, self.degrees),
         }
 
     def predict(
@@ -204,8 +214,7 @@ class Integrated:
     def left_out(self, fields: SharedFields) -> Components:
         """Predict each observation (K, T, n) from all others, by the numbers that all of them give."""
         location, scale = [], []
-        for lengthscale, nugget, nodes in self._by_lengthscale():
-            kernel = self.kernel.family(lengthscale, 1.0)
+        for kernel, nugget, nodes in self._by_lengthscale():
             part = _Decomposed(kernel, fields, nugget=nugget, level=self.noise_level)
             for node in nodes:
                 errors, variance = part.left_out(node.ratio)
@@ -219,10 +228,11 @@ class Integrated:
         nothing = np.zeros((n, k))
         return self._predict(fields, np.eye(k), lambda _: nothing, lambda _: np.zeros(k), None)
 
-    def _by_lengthscale(self) -> Iterator[tuple[float, float, list[Node]]]:
-        """Yield nodes that share a decomposition: their lengthscale and nugget, and all of them."""
-        for alike, group in groupby(self.nodes, lambda node: (node.lengthscale, node.nugget)):
-            yield *alike, list(group)
+    def _by_lengthscale(self) -> Iterator[tuple[Kernel, float, list[Node]]]:
+        """Yield nodes that share a decomposition: their kernel of variance one, nugget, and all."""
+        alike = groupby(self.nodes, lambda node: (node.family, node.lengthscale, node.nugget))
+        for (family, lengthscale, nugget), group in alike:
+            yield family(lengthscale, 1.0), nugget, list(group)
 
     def _predict(
         self,
@@ -236,9 +246,8 @@ class Integrated:
         shape = len(self.nodes), fields.values.shape[1], len(at_targets)
         location, scale = np.empty(shape), np.empty(shape)
         first = 0
-        for lengthscale, nugget, nodes in self._by_lengthscale():
+        for kernel, nugget, nodes in self._by_lengthscale():
             ratios, variances = (np.array([getattr(node, name) for node in nodes]) for name in _OF_A_NODE)
-            kernel = self.kernel.family(lengthscale, 1.0)
             part = _Decomposed(kernel, fields, nugget=nugget, level=self.noise_level)
             here = slice(first, first + len(nodes))
             mean, variance = part.predicted(ratios, at_targets, cross_of(kernel), variance_of(kernel))
@@ -391,6 +400,18 @@ def integrate(
     return grid.integrated(progress or (lambda _: None))
 
 
+def joined(posteriors: Sequence[Integrated], probabilities: Sequence[float]) -> Integrated:
+    """Average over kernels, of the same data and held numbers; the first is the one that is named."""
+    total = sum(probabilities)
+    nodes = tuple(
+        node._replace(weight=node.weight * probability / total)
+        for found, probability in zip(posteriors, probabilities, strict=True)
+        for node in found.nodes
+    )
+    evaluations = sum(found.evaluations for found in posteriors)
+    return replace(posteriors[0], nodes=nodes, evaluations=evaluations)
+
+
 @dataclass(frozen=True, eq=False)
 class _NumbersGrid:
     """The likelihood of fields at many numbers, times the prior."""
@@ -436,6 +457,7 @@ class _NumbersGrid:
         nodes = tuple(
             Node(
                 float(weights[t, i, j]) / total,
+                self.kernel.family,
                 float(np.exp(u[i])),
                 float(np.exp(v[j])),
                 float(variance[t, i, j]),
