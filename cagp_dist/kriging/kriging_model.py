@@ -495,9 +495,10 @@ class Kriging:
             self._check_plan(observed, targets, call)
             if not arrays:
                 return self._map(targets, kind, call)
-            result = self._solved(targets, call)
+            corrected = return_std and self.recalibration != "none"
+            result = self._solved(targets, call, corrected=corrected)
             std = result.solution.std
-            if return_std and self.recalibration != "none":
+            if corrected:
                 std = std * result.correction(result.distribution_at())
         mean, std = (shaped(each, observed, targets).T for each in (result.solution.mean, std))
         return (mean, std) if return_std else mean
@@ -511,11 +512,12 @@ class Kriging:
             together = together.part(np.arange(min(len(together.X), MOST_TOGETHER)))
         plan_of_map(points, together, solver, call.resources, kernel_parts=len(families(given_kernel(self))))
 
-    def _solved(self, targets: Targets, call: _Call) -> Result:
-        """Solve, and warn where the observations say nothing."""
+    def _solved(self, targets: Targets, call: _Call, *, corrected: bool) -> Result:
+        """Solve, correct distributions if that is wanted, and warn where the observations say nothing."""
         observed, learned = self._fitted(targets)
         task = self._task(observed, ModelSettings(learned.kernel, learned.mean), targets.points)
-        task = replace(task, recalibration=usual_recalibration(self.recalibration, task, learned))
+        if corrected:
+            task = replace(task, recalibration=usual_recalibration(self.recalibration, task, learned))
         result = solve_task(task, call.step, model=learned)
         solution, prior = result.solution, prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:
@@ -530,7 +532,7 @@ class Kriging:
     def _map(self, targets: Targets, kind: Kind, call: _Call) -> xr.Dataset:
         """Solve, and give the result as a data set."""
         observed, learned = self._fitted(targets)
-        solved = self._solved(targets, call)
+        solved = self._solved(targets, call, corrected=self.recalibration != "none")
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
         written = f"cagp.krige({', '.join(filter(None, settings))})"
         result = as_dataset(solved.solution, observed, learned, targets, call=written)

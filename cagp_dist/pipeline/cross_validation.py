@@ -67,27 +67,27 @@ def out_of_sample(
             values = np.where(known, observed.values[:, places], np.nan)
             return OutOfSampleErrors(distribution, values, observed.positions[places])
         case "drawn":
-            drawn = drawn_places(points, observed.there)
+            drawn = drawn_places(observed, observed.there)
             assert drawn is not None  # decided before
             rest = np.setdiff1d(observed.there, drawn)
-            check_left(points, [drawn], f"{drawn.size:,} places")
+            check_left(observed, [drawn], f"{drawn.size:,} places")
             of_drawn = _in_folds(task, model, Split(rest, drawn))
             assert of_drawn.held_out is not None
             predicted = solve(of_drawn, priors, execution)
             std = np.sqrt(predicted.std**2 + priors.noise_of(of_drawn.held_out))
             return OutOfSampleErrors(
                 Gaussian(predicted.mean, std),
-                points.values[:, drawn],
-                points.positions[drawn],
-                training=(points.positions[rest], points.values[:, rest]),
+                observed.values[:, drawn],
+                observed.positions[drawn],
+                training=(observed.positions[rest], observed.values[:, rest]),
             )
         case "blocks":
-            split = Split.into_folds(points, count="auto", blocks="auto", seed=0)
+            split = Split.into_folds(observed, count="auto", blocks="auto", seed=0)
             of_blocks = cross_validate(task, model, execution, split=split)
             return OutOfSampleErrors(
                 Gaussian(of_blocks.mean, of_blocks.predictive_std),
-                points.values[:, split.held_out],
-                points.positions[split.held_out],
+                observed.values[:, split.held_out],
+                observed.positions[split.held_out],
             )
     return None
 
@@ -123,7 +123,7 @@ def cross_validate(task: Task, model: FittedModel, execution: Execution, *, spli
 
 def _in_folds(task: Task, model: FittedModel, split: Split) -> Task:
     """Give the task that predicts each place of a split from the other folds."""
-    points, held = task.observations, split.held_out
+    points, held = task.observed, split.held_out
     known = np.broadcast_to(model.known_noise, points.north.shape)
     return replace(
         task,

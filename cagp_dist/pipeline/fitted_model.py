@@ -122,8 +122,9 @@ class FittedModel:
         """The mean for people."""
         if isinstance(self.mean, (str, int, float)):
             return self.mean
-        if name := next((name for name, family in MEANS.items() if family == self.mean), ""):
-            return name
+        for name, family in MEANS.items():
+            if isinstance(self.mean, type(family)) and family == self.mean:
+                return name
         if isinstance(self.mean, EstimatedMean) and not callable(self.mean):
             return f"estimated with the field: {', '.join(self.mean.coefficient_names)}"
         return repr(self.mean)

@@ -25,6 +25,7 @@ from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, likelihood_of
 from cagp_dist.likelihood.numbering import Families, extents, in_extents
 from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
+from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families, known_noise
 from cagp_dist.pipeline.map_mean import MeanLike, is_estimated, is_read, mean_of
@@ -167,7 +168,7 @@ def fit_in_space_and_time(
             family = tuple(part.family for part in parts)
             result = fitted(family, more, start=start_of(result), starts=1, limits=limits)
     where = f"{result.points:,} values at {np.unique(X[more, -1]).size:,} times"
-    nugget = result.prior.noise_number - least
+    nugget = max(result.prior.noise_number - least, NO_NUGGET * least)
     return FittedModel(result.prior.kernel, mean, known, nugget, result, where, held)
 
 

@@ -63,8 +63,9 @@ def fit(
         return FittedModel(asked.kernel, asked.mean, known, asked.noise_variance)
     with Narrator(shown=False) if narrator is None else nullcontext(narrator) as told:
         if decide.in_time:
+            there = decide.there  # in folds some values are left out
             model = fit_in_space_and_time(
-                decide,
+                decide if there.size == decide.north.size else decide.at(there),
                 kernel=asked.kernel,
                 mean=asked.mean,
                 noise_std=asked.noise_std,
@@ -86,7 +87,7 @@ def fit(
                 progress=progress,
                 checkpoints=execution.checkpoints,
             )
-        if task.fitted_to is not None:
+        if task.fitted_to is not None or decide.there.size < decide.north.size:
             model = model.of_observations(observed, asked.noise_std)
         return _integrated(task, model, told)
 

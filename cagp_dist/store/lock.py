@@ -91,8 +91,11 @@ def unused(run: Path) -> Iterator[bool]:
     """Whether nobody reads a run by `run_in_use`, which none begins to do within."""
     try:
         stream = open_regular(run.with_suffix(".sha256"))
-    except OSError:
+    except FileNotFoundError:
         yield True  # without a manifest it is no whole run
+        return
+    except OSError:
+        yield False  # who reads it is not known
         return
     with stream:
         try:

@@ -401,3 +401,15 @@ def test_error_bars_that_learned_nothing_are_not_called_recalibrated():
     assert "are not recalibrated" in found.attrs["recalibration_statement"]
     np.testing.assert_array_equal(found["std"], plain["std"])
     assert not any("recalibrated" in each.attrs.get("long_name", "") for each in found.data_vars.values())
+
+
+def test_means_and_scores_need_no_errors():
+    """Where nothing can be learned from so few, the mean is there nevertheless."""
+    generator = np.random.default_rng(0)
+    given = {"kernel": cagp.Matern32(0.8, 9.0), "noise_std": 0.5, "progress": False}
+    X, y = generator.uniform(0.0, 20.0, (30, 2)), generator.standard_normal(30)
+    plain, corrected = (
+        cagp.Kriging(**given, recalibration=name).fit(X, y) for name in ("none", "local-scale")
+    )
+    np.testing.assert_array_equal(corrected.predict(X), plain.predict(X))
+    assert corrected.score(X, y) == plain.score(X, y)

@@ -16,6 +16,7 @@ from cagp_dist.pipeline.solve_task import solve_task
 from cagp_dist.pipeline.steps import fit, fit_folds, solve
 from cagp_dist.pipeline.task import HeldOut, ModelSettings, Priors, Task
 from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service.job_fit import numbers_of
 
 GIVEN = ModelSettings(cagp.Matern32(0.1, 4.0), "constant", noise_variance=0.25)
 
@@ -64,6 +65,29 @@ def test_folds_are_fitted_as_all_are_and_say_how_far_they_are():
     assert any("without part 2 of 2 of the folds, likelihood" in text for text in said)
     few = replace(task, model=replace(task.model, hyperparameters="integrate"))
     assert fit_folds(few, replace(model, integrated=None), execution)[0].integrated is None
+
+
+def test_folds_in_time_are_fitted_to_the_values_of_the_others_with_the_noise_of_each():
+    points = observed(10, 6)
+    points = replace(points, noise_variance=np.linspace(0.2, 0.4, 10))
+    together = points.in_space_and_time(points.times)
+    fold_of = np.nonzero(points.present)[1] % 2
+    places = np.arange(together.north.size)
+    task = Task(
+        together,
+        Split(places, fold_of=fold_of),
+        Targets(MapPoints(together.X), {"held out": slice(0, 10)}),
+        ModelSettings("matern32", "constant", in_time=(None,)),
+        held_out=HeldOut(points.values, points.positions, np.zeros(10), np.arange(10) % 2),
+        times=6,
+    )
+    execution = Execution(SerialExecutor())
+    model = fit(task, execution)
+    of_folds = fit_folds(task, model, execution)
+    assert of_folds[0].kernel != of_folds[1].kernel
+    for each in (model, *of_folds):
+        assert each.known_noise.shape == (60,)
+        assert numbers_of(each).kernel == each.kernel
 
 
 def test_the_usual_noise_is_that_of_what_is_observed():
