@@ -30,6 +30,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-28",
         "Grids with many gaps are solved by neighbours; points of folds have another order.",
     ),
+    NumericalVersion(
+        "0.5.0",
+        "2026-11-29",
+        "Kernels are chosen by how well each value is predicted from all others, those in time on whole hours.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""
