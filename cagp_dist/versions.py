@@ -33,7 +33,7 @@ NUMERICAL_VERSIONS = (
     NumericalVersion(
         "0.5.0",
         "2026-11-29",
-        "Kernels are chosen by how well each value is predicted from all others, those in time on whole hours.",
+        "Kernels are chosen by how well each value is predicted from all others; in time on whole hours.",
     ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
