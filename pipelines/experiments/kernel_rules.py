@@ -332,7 +332,7 @@ def judged(case: Case, fits: Sequence[Fit]) -> dict[str, tuple[float, float, flo
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw, fit, and print the regret of each rule."""
     command = parser(__doc__)
-    command.add_argument("--data", type=Path, help="folder with the public tables")
+    command.add_argument("--data", type=Path, help="folder whose folder geostat has the public tables")
     chosen = command.parse_args(arguments)
     regrets: dict[str, dict[str, list[float]]] = {name: {} for name in RULES}
     for n, fields in (QUICK_FIELDS if chosen.quick else FIELDS).items():
