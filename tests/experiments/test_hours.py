@@ -21,6 +21,7 @@ def test_hours_inform_each_other_on_real_fields(capsys):
         assert crps[held_out, f"all hours, {how}"] < 1.02 * crps[held_out, "each hour"]
 
 
+@pytest.mark.exhaustive
 def test_stations_with_nothing_set_are_scored(capsys):
     """Of a small month every way has a row, and none is far from the true numbers."""
     script("hourly_stations").main(["--quick", "--data", "none"])
