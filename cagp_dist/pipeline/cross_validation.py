@@ -138,9 +138,9 @@ def _in_folds(task: Task, model: FittedModel, split: Split) -> Task:
 def _scored_alone(task: Task, model: FittedModel, split: Split, found: LeftOut) -> LeftOutFolds:
     """Score observations that were left out one by one."""
     places = split.held_out
-    values = task.observations.values[:, places]
+    values = task.observed.values[:, places]
     mean, predictive = found.mean[:, places], found.std[:, places]
-    noise = np.broadcast_to(model.noise_variance, task.observations.north.shape)[places]
+    noise = np.broadcast_to(model.noise_variance, task.observed.north.shape)[places]
     scores, at = unscored(values.shape), np.nonzero(~np.isnan(values) & ~np.isnan(mean))
     scores.put(at, point_scores(Gaussian(mean[at], predictive[at]), values[at]))
     std = np.sqrt(np.maximum(predictive**2 - noise, 0.0))

@@ -47,7 +47,8 @@ def solve_task(
     steps : Steps
         Does each step.
     model : FittedModel, optional
-        The prior, where it is fitted already.
+        The prior, where it is fitted already: a call is fitted once and asked many times, and a job says of
+        its fit what it publishes.
     learn : callable, optional
         What distributions learn from the errors; by default a recalibration, if the task has one.
 

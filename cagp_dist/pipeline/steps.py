@@ -49,6 +49,7 @@ def fit(
     progress: Callable[[FitProgress], None] | None = None,
 ) -> FittedModel:
     """Find kernel and noise: given, or fitted by maximum likelihood, or with probabilities beside."""
+    check_folds(task)
     asked, observed = task.model, task.observed
     decide = observed if task.fitted_to is None else task.fitted_to
     if observed.in_time:
@@ -177,10 +178,8 @@ def solve(task: Task, priors: Priors, execution: Execution) -> Solution:
     folds, held = task.folds, task.held_out
     if not folds or held is None or held.folds is None:
         return predict(task, priors.model, execution)
+    check_folds(task)
     total, k = task.targets.size // (task.times or 1), held.folds.size
-    fold_of = task.split.fold_of
-    assert fold_of is not None
-    check_left(task.observed, [task.split.observed[fold_of == fold] for fold in range(folds)], "a fold")
     columns = [np.flatnonzero(held.folds == fold) for fold in range(folds)]
     names = [f"fold {fold + 1} of {folds}" for fold in range(folds)]
     if total > k or task.targets.sampled_at is not None:
@@ -239,6 +238,14 @@ def score(task: Task, priors: Priors, solution: Solution, distributions: Distrib
         scores=distributions.scored(plain, held.X, held.values, folds=held.folds, stretched=stretched),
         of_held_out=distributions.at(plain, held.X, folds=held.folds, stretched=stretched),
     )
+
+
+def check_folds(task: Task) -> None:
+    """Raise `DataError` where a fold leaves a time without observations: before anything is fitted."""
+    split = task.split
+    if task.folds and split.fold_of is not None:
+        parts = [split.observed[split.fold_of == fold] for fold in range(task.folds)]
+        check_left(task.observed, parts, "a fold")
 
 
 def check_left(observed: Observations, parts: Iterable[Indices], what: str) -> None:

@@ -108,6 +108,8 @@ def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Fi
     bias = float(np.nanmean(run.points.observed - run.points.mean))
     over = " over all times" if len(run.times) > 1 else ""
     corrected = " and is recalibrated" if run.calibration.recalibrated else ""
+    if run.points.corrected:
+        corrected = "; both are recalibrated"
     uncertain = (
         f"Uncertainty of the {noun} itself, mathematical and computational together. That of a "
         f"single observation, {run.variable.name}_predictive_std in the run, also includes its noise"

@@ -20,6 +20,7 @@ from cagp_dist.store.published_variables import (
     FORMAT_VERSION,
     NODES_PER_CELL,
     PLAIN,
+    RECALIBRATED,
     REGION,
     REGION_DEFINITION,
     SCORES,
@@ -43,6 +44,7 @@ class TestPoints:
     predictive_std: Array  # with it
     computational_std: Array | None = None  # of std, what is unfinished computation, at most
     local_scale: Array | None = None
+    corrected: bool = False  # whether recalibration changed std as well; not in runs of earlier versions
 
     def residuals(self, time: int) -> "tuple[TestPoints, Array]":
         """Points that were observed at a time, and observed minus predicted there, shape (k,)."""
@@ -235,7 +237,11 @@ def read_run(path: Path) -> PublishedRun:
         times = posterior.dataset["time"].values.astype("datetime64[s]")
         observed, mean, std, noisy = posterior.of("", "_mean", "_std", "_predictive_std")
         space = _space_of(posterior)
-        points = TestPoints(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
+        about = str(posterior.dataset[f"{variable.name}_std"].attrs.get("long_name", ""))
+        corrected = about.endswith(RECALIBRATED)
+        points = TestPoints(
+            *_where(posterior), observed, mean, std, noisy, *_more(posterior), corrected=corrected
+        )
     with open_published_group(path, "trace") as trace:
         traced = {name: trace.values(name) for name in ("iteration", *SCORES)}
     with open_published_group(path, "calibration") as calibration:

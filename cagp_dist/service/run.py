@@ -357,7 +357,8 @@ def _solved(task: Task, model: FittedModel, learn: Learn | None, steps: _JobStep
     except ArgumentError as error:
         if error.key == "recalibration":
             raise ConfigurationError(
-                f'[recalibration] method = "{task.recalibration.method}": {error}', key="recalibration"
+                f'[recalibration] method = "{task.recalibration.method}": {error.__cause__ or error}',
+                key="recalibration",
             ) from error
         raise
 

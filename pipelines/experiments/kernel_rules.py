@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
 from scipy.special import ndtri, softmax
-from scipy.stats import norm
 
 import cagp_dist as cagp
 from cagp_dist.kernels import Family
@@ -201,13 +200,12 @@ def fitted(case: Case, family: Family, generator: np.random.Generator) -> Fit:
 
 def crps(error: Array, std: Array) -> Array:
     """CRPS of normal distributions whose means err by so much."""
-    z = error / std
-    return np.asarray(std * (z * (2.0 * norm.cdf(z) - 1.0) + 2.0 * norm.pdf(z) - np.pi**-0.5))
+    return Gaussian(np.zeros_like(std), std).crps(error)
 
 
 def log_score(error: Array, std: Array) -> Array:
     """Log density of the errors."""
-    return np.asarray(norm.logpdf(error, scale=std))
+    return Gaussian(np.zeros_like(std), std).log_density(error)
 
 
 def usual_unless(scores: Array, margin: float) -> int:

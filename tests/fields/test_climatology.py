@@ -163,7 +163,6 @@ def test_a_store_that_is_not_there(tmp_path):
     with pytest.raises(DataError) as refused:
         open_climatology(f"{tmp_path}/none.zarr")
     assert refused.value.key == "no-store"
-    assert refused.value.key == "no-store"
 
 
 def test_what_does_not_fit_into_memory_is_not_read(stored, monkeypatch):

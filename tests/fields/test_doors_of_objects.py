@@ -436,7 +436,6 @@ def test_points_whose_times_all_differ_are_one_field_if_that_is_said(tmp_path):
     with pytest.raises(CagpError) as refused:
         open_source(f"file:{tmp_path / 'grid.nc'}", columns=columns, variable="t", cache_directory=tmp_path)
     assert refused.value.key == "columns"
-    assert refused.value.key == "columns"
 
 
 @pytest.mark.parametrize(("unit", "per_radian"), [("rad", 1.0), ("microradian", 1e6)])

@@ -131,7 +131,6 @@ def test_what_is_no_data_is_told_by_its_first_bytes(write, scratch, data):
     with pytest.raises(DataError) as refused:
         open_file(path, scratch=scratch)
     assert refused.value.key == "not-a-field"
-    assert refused.value.key == "not-a-field"
     assert not scratch.exists()
 
 

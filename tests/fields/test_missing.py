@@ -116,7 +116,6 @@ def test_usual_marks_far_from_all_others_are_suspected(mark):
     with pytest.raises(DataError) as error:
         observations(rain, what="it")
     assert error.value.key == "missing-mark"
-    assert error.value.key == "missing-mark"
     said = error.value.remedies[0].value
     assert np.isnan(observations(rain, what="it", missing=said)).sum() == 1
     np.testing.assert_array_equal(observations(rain, what="it", missing=[]), rain)

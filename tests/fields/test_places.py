@@ -76,7 +76,6 @@ def test_places_of_a_curvilinear_grid_are_left_out_where_they_have_no_coordinate
         with pytest.raises(DataError) as lost:
             reader(field)
         assert lost.value.key == "no-place"
-        assert lost.value.key == "no-place"
 
 
 def test_a_place_that_appears_twice_has_one_value():

@@ -130,7 +130,6 @@ def test_a_unit_that_is_not_one_of_the_quantity_is_refused():
     with pytest.raises(DataError) as refused:
         canonical(cmip("psl", drawn(14.5, 0.1), units="psi"), selection=Selection(value="psl"))
     assert refused.value.key == "units"
-    assert refused.value.key == "units"
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,6 @@ def test_a_number_may_mark_what_is_missing_in_a_field(gappy, prior):
     with pytest.raises(ArgumentError) as raised:
         cagp.krige(gappy, prior=prior, columns={"longitude": "x"})
     assert raised.value.key == "columns"
-    assert raised.value.key == "columns"
     with pytest.deprecated_call(match="latitude= and time= will go"):
         cagp.krige(marked, prior=prior, missing=1e20, latitude="lat", time="time")
 

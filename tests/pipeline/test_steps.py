@@ -42,15 +42,19 @@ def cross_validated(points, *, settings=GIVEN, folds=2):
     )
 
 
-def test_a_time_that_a_fold_leaves_empty_is_named_before_anything_is_solved(monkeypatch):
+def test_a_time_that_a_fold_leaves_empty_is_named_before_anything_is_fitted(monkeypatch):
     points = observed(12, 3)
     points.values[1, 1::2] = np.nan  # all that is left is of one fold
-    monkeypatch.setattr("cagp_dist.pipeline.steps.predict", None)
-    task, execution = cross_validated(points), Execution(SerialExecutor())
-    with pytest.raises(DataError) as refused:
-        solve(task, Priors(fit(task, execution)), execution)
-    assert refused.value.key == "empty-fold"
-    assert refused.value.key == "empty-fold"
+    for step in ("predict", "fit_model"):
+        monkeypatch.setattr(f"cagp_dist.pipeline.steps.{step}", None)
+    execution = Execution(SerialExecutor())
+    fitted = cross_validated(points, settings=replace(GIVEN, kernel="matern32", noise_variance=None))
+    model = FittedModel(GIVEN.kernel, "constant", np.asarray(0.25))
+    for do in (lambda: fit(fitted, execution), lambda: solve(fitted, Priors(model), execution)):
+        with pytest.raises(DataError) as refused:
+            do()
+        assert refused.value.key == "empty-fold"
+        assert "the time 2020-01-02T00:00 " in str(refused.value)
 
 
 def test_folds_are_fitted_as_all_are_and_say_how_far_they_are():

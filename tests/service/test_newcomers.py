@@ -1,4 +1,4 @@
-"""A stranger adds a kernel, a solver, a recalibration, a source, a format: one class or function, one line.
+"""A stranger adds a kernel, solver, mean, recalibration, source or format: one class or function, one line.
 
 Each is registered while the test runs, and is then what it would be for users who write its name.
 """

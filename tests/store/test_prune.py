@@ -1,5 +1,6 @@
 """Old runs are removed, the current one never, and a kill leaves each of them whole or gone."""
 
+import errno
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import group_dataset
-from cagp_dist.store.lock import run_in_use
+from cagp_dist.store.lock import run_in_use, unused
 from cagp_dist.store.prune import old_runs, prune_runs
 from cagp_dist.store.publish import current_run, make_current, output_lock, verify_files
 from cagp_dist.store.retention import Retention, about_run
@@ -165,3 +166,21 @@ def test_the_command_says_what_it_removes_and_waits_for_nobody(root):
     assert "is in use by process" in busy.stderr
     assert cagp("--keep", "3").stdout == f"removed  {gone}\n"
     assert cagp("--keep", "0").exit_code == 2
+
+
+def test_a_run_that_may_be_read_stays_where_descriptors_run_out(root, monkeypatch):
+    """Who reads a run cannot be seen then; one without a manifest is none."""
+    run = root / "runs" / f"{publisher.key_of(1)}.zarr"
+
+    def refused(path):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("cagp_dist.store.lock.open_regular", refused)
+        with unused(run) as free:
+            assert not free
+    with unused(run) as free:
+        assert free
+    run.with_suffix(".sha256").unlink()
+    with unused(run) as free:
+        assert free
