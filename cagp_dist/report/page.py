@@ -108,7 +108,7 @@ def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Fi
     bias = float(np.nanmean(run.points.observed - run.points.mean))
     over = " over all times" if len(run.times) > 1 else ""
     corrected = " and is recalibrated" if run.calibration.recalibrated else ""
-    if run.points.corrected:
+    if run.both_recalibrated:
         corrected = "; both are recalibrated"
     uncertain = (
         f"Uncertainty of the {noun} itself, mathematical and computational together. That of a "

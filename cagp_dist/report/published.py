@@ -44,7 +44,6 @@ class TestPoints:
     predictive_std: Array  # with it
     computational_std: Array | None = None  # of std, what is unfinished computation, at most
     local_scale: Array | None = None
-    corrected: bool = False  # whether recalibration changed std as well; not in runs of earlier versions
 
     def residuals(self, time: int) -> "tuple[TestPoints, Array]":
         """Points that were observed at a time, and observed minus predicted there, shape (k,)."""
@@ -206,6 +205,9 @@ class PublishedRun:
     simulation: Simulation | None = None
     regions: Regions | None = None
     space: Space = SPHERE
+    both_recalibrated: bool = (
+        False  # the field's error bars as those of observations; not in earlier versions
+    )
 
     @property
     def solver_calibration(self) -> str:
@@ -238,10 +240,8 @@ def read_run(path: Path) -> PublishedRun:
         observed, mean, std, noisy = posterior.of("", "_mean", "_std", "_predictive_std")
         space = _space_of(posterior)
         about = str(posterior.dataset[f"{variable.name}_std"].attrs.get("long_name", ""))
-        corrected = about.endswith(RECALIBRATED)
-        points = TestPoints(
-            *_where(posterior), observed, mean, std, noisy, *_more(posterior), corrected=corrected
-        )
+        both = about.endswith(RECALIBRATED)
+        points = TestPoints(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
     with open_published_group(path, "trace") as trace:
         traced = {name: trace.values(name) for name in ("iteration", *SCORES)}
     with open_published_group(path, "calibration") as calibration:
@@ -261,6 +261,7 @@ def read_run(path: Path) -> PublishedRun:
         grid=optional("map_std", _map_of, time=0) or optional("map", _map_of, time=0),
         calibration=scored,
         trace=traced,
+        both_recalibrated=both,
         attributes=attributes,
         variable=variable,
         fine=optional("map", _mean_of, beside="map_std", time=0),

@@ -258,10 +258,11 @@ def test_a_run_shows_where_its_error_bars_hold(hourly_report: Path, document: Do
 @pytest.mark.usefixtures("without_figures")
 def test_few_observations_are_not_divided(tmp_path: Path) -> None:
     run = make_run(
-        tmp_path, test_count=40, map_step=None, recalibrated=True, attributes={"recalibration": "marx"}
+        tmp_path, test_count=40, map_step=30.0, recalibrated=True, attributes={"recalibration": "marx"}
     )
     text = Document(page_of(run)).text
     assert "recalibrated: marx" in text  # by a method of an earlier version
+    assert "also includes its noise and is recalibrated." in text  # as runs were of which this is one
     assert (
         "There are too few held-out observations to divide them into groups: a group needs at least 50."
         in text

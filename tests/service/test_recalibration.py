@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
+from markupsafe import Markup
 
 from cagp_dist.calibration.recalibration import corrected
 from cagp_dist.calibration.recalibration.local_scale import LocalScale
@@ -17,6 +18,8 @@ from cagp_dist.pipeline.cross_validation import out_of_sample
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.predictive import Gaussian, StudentT
+from cagp_dist.report.page import render
+from cagp_dist.report.published import read_run
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_plan import plan_job
@@ -259,6 +262,8 @@ def test_a_recalibrated_run_is_planned_and_published(field, tmp_path):
     assert planned.plan.q == 150 + 300 + 72
     outcome = run(job)
     attributes = read_group(outcome.path).attrs
+    page = render(read_run(outcome.path), {"std": Markup("<svg></svg>")})
+    assert "also includes its noise; both are recalibrated." in page
     assert attributes["recalibration"] == "kuleshov"
     assert "t2m_quantile" in read_group(outcome.path, "map")
     assert run(job).already_done
