@@ -43,11 +43,11 @@ from cagp_dist.kriging.map_targets import (
 from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.pipeline import Hyperparameters, Resources, Solver
 from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
-from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, MEAN, NUGGET, UNINFORMED
+from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, MEAN, NUGGET, RECALIBRATION, UNINFORMED
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
-from cagp_dist.pipeline.map_mean import MeanLike
+from cagp_dist.pipeline.map_mean import MeanLike, is_read
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_points import Targets as AllTargets
 from cagp_dist.pipeline.map_samples import draw_fields
@@ -80,7 +80,7 @@ def krige(
     nugget_std: float | str | None = NUGGET,
     prior: Prior | None = None,
     solver: "str | Solver" = "auto",
-    recalibration: str = "none",
+    recalibration: str = RECALIBRATION,
     hyperparameters: Hyperparameters = "auto",
     lengthscale_km: float | Sequence[float] | None = None,
     lengthscale: float | Sequence[float] | None = None,
@@ -342,7 +342,7 @@ class Kriging:
     nugget_std: float | str | None = NUGGET
     prior: Prior | None = None
     solver: str | Solver = "auto"
-    recalibration: str = "none"
+    recalibration: str = RECALIBRATION
     hyperparameters: Hyperparameters = "auto"
     lengthscale_km: float | Sequence[float] | None = None
     lengthscale: float | Sequence[float] | None = None
@@ -453,7 +453,6 @@ class Kriging:
             AllTargets(targets),
             settings,
             solver=self.solver,
-            fold_solver=self.solver,
             lead_hours=0.0 if self.causal else None,
             refits=False,
         )
@@ -506,6 +505,12 @@ class Kriging:
     def _check_plan(self, observed: ObservedObject, targets: Targets, call: _Call) -> None:
         """Refuse what does not fit before anything is fitted."""
         check_recalibration(self.recalibration)
+        if self.recalibration != "none" and targets.points.cells is not None:
+            raise ArgumentError(
+                f"recalibration is {self.recalibration!r} and kind is 'cells', but errors at places do not "
+                "say how the mean over a cell errs. Leave one of the two out.",
+                key="recalibration-of-cells",
+            )
         points, solver = observed.points, solver_of(self.solver, observed.points)
         together = targets.points
         if points.in_time:
@@ -517,7 +522,14 @@ class Kriging:
         observed, learned = self._fitted(targets)
         task = self._task(observed, ModelSettings(learned.kernel, learned.mean), targets.points)
         if corrected:
-            task = replace(task, recalibration=usual_recalibration(self.recalibration, task, learned))
+            found = usual_recalibration(
+                self.recalibration,
+                task.observed,
+                self.solver,
+                reads_mean=is_read(learned.mean),
+                near=not task.observed.in_time,
+            )
+            task = replace(task, recalibration=found)
         result = solve_task(task, call.step, model=learned)
         solution, prior = result.solution, prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:

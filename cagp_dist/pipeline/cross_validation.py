@@ -5,7 +5,7 @@ solve. Else many places are left out together, or blocks of them, each fold with
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
-from cagp_dist.pipeline.defaults import MOST_DRAWN, OBSERVED_FOR_EACH
+from cagp_dist.pipeline.defaults import FEWEST_DRAWN, MOST_DRAWN, OBSERVED_FOR_EACH
 from cagp_dist.pipeline.field_solves import Execution, LeftOut, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.left_out import has_left_out, leave_one_out
@@ -24,9 +24,9 @@ from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.steps import check_left, score, solve
 from cagp_dist.pipeline.task import HeldOut, Priors, Task
 from cagp_dist.predictive import Gaussian
+from cagp_dist.solvers import Solver
 from cagp_dist.text import alternatives
 
-FEWEST_DRAWN = 500  # Places with errors, below which folds of blocks say more
 LEAST_AREA = 1e-3  # Of a place of a grid, over that of one at the equator
 DRAWN = 0x647277  # Names the stream of random numbers of places that are drawn
 
@@ -36,8 +36,8 @@ def out_of_sample(
 ) -> OutOfSampleErrors | None:
     """Give errors of predictions that did not use what they are compared with; None if none are asked for.
 
-    Those at calibration points and of folds are in the solution; the others take solves of their own, with
-    the prior that was fitted to all.
+    Those at calibration points are in the solution; the others take solves of their own, with the prior that
+    was fitted to all.
     """
     points, observed, model = task.observations, task.observed, priors.model
     match task.recalibration.errors:
@@ -52,10 +52,6 @@ def out_of_sample(
                 training=held.training or (X, y),
                 blocks=held.blocks,
             )
-        case "folds" if task.held_out is not None:
-            held, at = task.held_out, task.targets.of_kind("held out")
-            std = np.sqrt(solution.std[:, at] ** 2 + priors.noise_of(held))
-            return OutOfSampleErrors(Gaussian(solution.mean[:, at], std), held.values, held.X, held.folds)
         case "leave-one-out":
             execution.progress(1.0, "each observation from all others")
             found = solution.left_out or leave_one_out(observed, model, task.solver, execution)
@@ -67,8 +63,7 @@ def out_of_sample(
             values = np.where(known, observed.values[:, places], np.nan)
             return OutOfSampleErrors(distribution, values, observed.positions[places])
         case "drawn":
-            drawn = drawn_places(observed, observed.there)
-            assert drawn is not None  # decided before
+            drawn = drawn_places(observed, task.recalibration.places)
             rest = np.setdiff1d(observed.there, drawn)
             check_left(observed, [drawn], f"{drawn.size:,} places")
             of_drawn = _in_folds(task, model, Split(rest, drawn))
@@ -82,7 +77,8 @@ def out_of_sample(
                 training=(observed.positions[rest], observed.values[:, rest]),
             )
         case "blocks":
-            split = Split.into_folds(observed, count="auto", blocks="auto", seed=0)
+            blocks: float | Literal["auto"] = task.recalibration.blocks or "auto"
+            split = Split.into_folds(observed, count="auto", blocks=blocks, seed=0)
             of_blocks = cross_validate(task, model, execution, split=split)
             return OutOfSampleErrors(
                 Gaussian(of_blocks.mean, of_blocks.predictive_std),
@@ -90,6 +86,15 @@ def out_of_sample(
                 observed.positions[split.held_out],
             )
     return None
+
+
+def errors_of_folds(task: Task, priors: Priors, solution: Solution) -> OutOfSampleErrors | None:
+    """Give the errors of what a task predicts in folds, each from the others; None without folds."""
+    if not task.folds or task.held_out is None:
+        return None
+    held, at = task.held_out, task.targets.of_kind("held out")
+    std = np.sqrt(solution.std[:, at] ** 2 + priors.noise_of(held))
+    return OutOfSampleErrors(Gaussian(solution.mean[:, at], std), held.values, held.X, held.folds)
 
 
 class LeftOutFolds(NamedTuple):
@@ -130,8 +135,9 @@ def _in_folds(task: Task, model: FittedModel, split: Split) -> Task:
         split=split,
         targets=Targets(MapPoints(points.X[held]), {"held out": slice(0, held.size)}),
         held_out=HeldOut(points.values[:, held], points.positions[held], known[held], split.folds),
-        fold_solver=task.solver,
         recalibration=NOT_ASKED,
+        calibrating=None,
+        times=None,  # each is a target of its own time
     )
 
 
@@ -166,41 +172,80 @@ def check_recalibration(method: str) -> None:
         )
 
 
-def usual_recalibration(method: str, task: Task, model: FittedModel) -> Recalibration:
-    """Choose the errors that a method learns from, where nothing is held out.
+def usual_recalibration(
+    method: str,
+    observed: Observations,
+    solver: str | Solver,
+    *,
+    reads_mean: bool = False,
+    near: bool = True,
+    blocks: float | None = None,
+    kept: tuple[Errors, int] | None = None,
+) -> Recalibration:
+    """Choose the errors that a method learns from, before anything is fitted: the same whoever asks.
 
-    Observations are left out one by one where that is cheap; of many others some are drawn and left out
-    together; of fewer ten folds of blocks are left out, and of points in space and time.
+    Parameters
+    ----------
+    method : str
+        What corrects distributions; "none" for nothing.
+    observed : Observations
+        Those that the solve uses.
+    solver : str or Solver
+        Of all of them.
+    reads_mean : bool
+        Whether the mean is read: its shift was fitted to the value that would be left out alone.
+    near : bool
+        Whether targets lie no further from observations than these from each other. What a place itself says
+        an hour before is nearer, and in a gap observations are further away: whole blocks are left out then.
+    blocks : float, optional
+        Their size in the unit of the space, where it is given.
+    kept : optional
+        Errors that come with the solve itself, and at how many places: at points that are not observed, or of
+        each observation of a state that goes on.
     """
     if method == "none":
         return NOT_ASKED
-    if task.targets.points.cells is not None:
-        raise ArgumentError(
-            f"recalibration is {method!r} and kind is 'cells', but errors at places do not say how the mean "
-            "over a cell errs. Leave one of the two out.",
-            key="recalibration-of-cells",
+    if kept is not None:
+        errors, places = kept
+    else:
+        alone = near and not reads_mean and has_left_out(observed, solver)
+        errors, places = usual_errors(observed.there.size, alone=alone, near=near)
+        if errors != "drawn":
+            places = len(np.unique(observed.positions[observed.there], axis=0))
+    if method != SHARP:
+        _check_enough(method, places)
+    return Recalibration(method, errors, places, blocks=blocks if errors in ("points", "blocks") else None)
+
+
+def usual_errors(places: int, *, alone: bool, near: bool = True) -> tuple[Errors, int]:
+    """Choose which errors of so many observed places are learned from, and how many places have one.
+
+    Each is left out ``alone`` where that is cheap; of many others some are drawn and left out together; else
+    ten folds of blocks.
+    """
+    if alone:
+        return "leave-one-out", places
+    drawn = min(MOST_DRAWN, places // OBSERVED_FOR_EACH)
+    return ("drawn", drawn) if near and drawn >= FEWEST_DRAWN else ("blocks", places)
+
+
+def _check_enough(method: str, places: int) -> None:
+    """Raise `ArgumentError` if a method cannot learn from so many places: before anything is solved."""
+    if places >= FEWEST_DRAWN:
+        return
+    generator = np.random.default_rng(0)
+    distribution = Gaussian(np.zeros(places), np.ones(places))
+    try:
+        RECALIBRATIONS[method]().fit(
+            distribution, generator.standard_normal(places), generator.standard_normal((places, 3))
         )
-    points, there = task.observations, task.observed.there
-    errors: Errors = "blocks"
-    # what a place itself says an hour before is nearer to it than observations are to a target
-    if not points.in_time:
-        if model.mixes or has_left_out(task.observed, model.mean, task.solver):
-            errors = "leave-one-out"
-        elif (drawn := drawn_places(points, there)) is not None:
-            return Recalibration(method, "drawn", drawn.size)
-    return Recalibration(method, errors, _sites(points, there))
+    except ArgumentError as error:
+        raise ArgumentError(f"recalibration {method!r}: {error}", key="few-errors") from error
 
 
-def _sites(points: Observations, there: Indices) -> int:
-    """Count the places that are observed."""
-    return len(np.unique(points.positions[there], axis=0))
-
-
-def drawn_places(points: Observations, there: Indices) -> Indices | None:
-    """Draw places whose errors correct those of all, of a grid by area; None where too few would be left."""
-    count = min(MOST_DRAWN, there.size // OBSERVED_FOR_EACH)
-    if count < FEWEST_DRAWN:
-        return None
+def drawn_places(points: Observations, count: int) -> Indices:
+    """Draw so many places whose errors correct those of all, of a grid by area."""
+    there = points.there
     areas = np.ones(there.size)
     if points.gridded and points.space.has_latitudes:  # a pole has the area of its cap, about
         areas = np.maximum(np.cos(np.deg2rad(points.north[there])), LEAST_AREA)

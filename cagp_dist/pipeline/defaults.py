@@ -7,6 +7,10 @@ KERNEL = "auto"  # Matern 3/2 unless the likelihood says otherwise: the roughnes
 # What a station sees beyond its known noise is fitted, as known errors are rarely all. One noise for all, or
 # one beside a kernel whose numbers are given, is taken as it is.
 NUGGET = "auto"
+# Error bars are those of the model unless a correction is asked for: samples, differences and means over
+# cells and regions have none, and errors of predictions that did not use their values take solves more.
+RECALIBRATION = "none"
+RECALIBRATION_BY_POINTS = "local-scale"  # Of calibration points that are kept without a method
 # Points anywhere up to which the likelihood is exact, some seconds; beyond, it is Vecchia's
 MOST_DENSE = 2_000
 # Points times times of a fit: beyond, evenly spread times are fitted to, which say nearly as much
@@ -28,6 +32,7 @@ JITTER = 1e-10  # Of the prior variance, added to a covariance so that rounding 
 # them, at least. On ERA5 temperature the 90 % error bars that such errors correct hold 89 to 91 % of random
 # points, and those that errors at blocks of 5 degrees correct 84 %.
 MOST_DRAWN, OBSERVED_FOR_EACH = 2_000, 5
+FEWEST_DRAWN = 500  # Of them; where it would be fewer, folds of blocks have an error of every place
 FOLDS = 10  # Of a cross-validation: each place is predicted from nine tenths of the others
 # Of leave-one-out errors of a grid: some minutes of one core. Beyond, folds or calibration points are taken.
 MOST_LEFT_OUT_FLOPS = 2 * 10**12

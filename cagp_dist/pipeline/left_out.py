@@ -8,7 +8,7 @@ from cagp_dist.pipeline.defaults import MOST_LEFT_OUT_FLOPS
 from cagp_dist.pipeline.field_solves import Execution, LeftOut, solve_left_out
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.integration import fields_of
-from cagp_dist.pipeline.map_mean import MeanLike, is_read
+from cagp_dist.pipeline.map_mean import is_read
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_solves import problem_of_map, solver_of
 from cagp_dist.pipeline.observations import Observations
@@ -33,7 +33,8 @@ def leave_one_out(
             distribution, at = Mixture(*found.left_out(fields)), np.ix_(chosen, places)
             mean[at], std[at] = distribution.mean, distribution.std
         return LeftOut(mean, std)
-    if not has_left_out(observed, learned.mean, solver):
+    # the shift of a mean that is read was fitted to all observations
+    if is_read(learned.mean) or not has_left_out(observed, solver):
         return None
     solver = solver_of(solver, observed)
     places = observed.in_order(solver)
@@ -44,13 +45,8 @@ def leave_one_out(
     return LeftOut(mean, std)
 
 
-def has_left_out(observed: Observations, mean: MeanLike, asked: str | Solver) -> bool:
-    """Whether a solve tells leave-one-out errors: it is exact, and they take no long time beside it.
-
-    Not where the shift of a mean that is read was fitted to all observations.
-    """
-    if is_read(mean):
-        return False
+def has_left_out(observed: Observations, asked: str | Solver) -> bool:
+    """Whether a solve tells leave-one-out errors: it is exact, and they take no long time beside it."""
     solver = solver_of(asked, observed)
     if not solver.needs_grid:
         return left_out_is_cheap(solver, None)

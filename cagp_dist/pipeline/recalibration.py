@@ -19,7 +19,7 @@ from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.predictive import Gaussian, Predictive
 from cagp_dist.text import counted
 
-Errors = Literal["none", "points", "folds", "blocks", "drawn", "leave-one-out"]
+Errors = Literal["none", "points", "blocks", "drawn", "leave-one-out"]
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,9 @@ class Recalibration:
     method: str = "none"  # of a job file; ``"none"`` where nothing does
     errors: Errors = "none"  # where its errors come from
     places: int = 0  # how many places have errors
-    # whether the job names the method; one that is there by itself gives way where it cannot learn
-    asked: bool = True
-    why_not: str = ""  # why a method that is there by itself was left out; else empty
-    blocks: bool = False  # whether calibration points were drawn in blocks of their own
+    why_not: str = ""  # why the method that was asked for was left out; else empty
+    blocks: float | None = None  # size of the blocks that calibration points, or folds, are made of, if given
+    scored_by_folds: bool = False  # whether folds are scored, those of each by the errors of the others
     levels: tuple[float, ...] = ()  # of a sharp GP, those of its quantiles
     split: str = ""  # of a sharp GP, how the calibration points are used
 
@@ -41,7 +40,7 @@ class Recalibration:
         if self.method == "none":
             return {}
         named = {"method": self.method, "errors": self.errors, "places": self.places}
-        drawn = {"drawn": "blocks"} if self.blocks else {}
+        drawn = {"drawn": "blocks"} if self.errors == "points" and self.blocks is not None else {}
         return {"recalibration": named | drawn}
 
     def attributes(self) -> dict[str, str]:
@@ -51,17 +50,18 @@ class Recalibration:
     def statement(self) -> str:
         """Say it in one sentence."""
         if self.method == "none":
-            return self.why_not or "The error bars are not recalibrated, because the job says so."
+            return self.why_not or "The error bars are those of the model: no recalibration was asked for."
         source = {
             "points": f"errors at {counted(self.places, 'calibration point')}, none of them observed"
-            + (", in separate blocks like the test points" if self.blocks else ""),
-            "folds": f"errors at {counted(self.places, 'place')} that were predicted from other folds; each "
-            "place uses only errors of folds other than its own",
+            + (", in separate blocks" if self.blocks is not None else ""),
             "drawn": f"errors at {counted(self.places, 'place')} that a solve without them predicted",
             "blocks": f"errors at {counted(self.places, 'place')} that were predicted from other blocks",
             "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
         }[self.errors]
-        return f"Predictive distributions are recalibrated ({self.method}) by {source}{self._of_sharp()}."
+        source += self._of_sharp()
+        if self.scored_by_folds:
+            source += "; the score of a place uses only errors of folds other than its own"
+        return f"Predictive distributions are recalibrated ({self.method}) by {source}."
 
     def _of_sharp(self) -> str:
         """Say which quantiles have lengthscales of their own, and what is guaranteed."""
@@ -142,26 +142,29 @@ class OutOfSampleErrors:
     training: tuple[Array, Array] | None = None
     blocks: Indices | None = None  # (N,) which block each place lies in, where whole blocks were kept
 
-    def fit(self, method: methods.Recalibration, *, without: int | None = None) -> Fitted:
-        """Let a method learn from the errors, or from those of all folds but one."""
-        known = self if without is None or self.folds is None else self._without(without, self.folds)
+    def fit(self, method: methods.Recalibration) -> Fitted:
+        """Let a method learn from the errors."""
         if isinstance(method, LocalScale):
             return method.fit(
-                known.distribution, known.observed, known.X, training=known.training, groups=known.blocks
+                self.distribution, self.observed, self.X, training=self.training, groups=self.blocks
             )
-        return method.fit(known.distribution, known.observed, known.X)
+        return method.fit(self.distribution, self.observed, self.X)
 
-    def _without(self, fold: int, folds: Indices) -> "OutOfSampleErrors":
-        """Errors of all folds but one; several folds that are left stay together as blocks."""
-        others = folds != fold
-        left = folds[others]
-        return OutOfSampleErrors(
-            self.distribution[:, others],
-            self.observed[:, others],
-            self.X[others],
-            left,
-            blocks=left if np.unique(left).size > 1 else None,
-        )
+    def fit_without_each(self, method: methods.Recalibration) -> tuple[Fitted, ...]:
+        """Let a method learn from the errors of all folds but one, each in turn; the others stay together."""
+        assert self.folds is not None
+        found = []
+        for fold in range(int(self.folds.max()) + 1):
+            others = self.folds != fold
+            left = self.folds[others]
+            known = OutOfSampleErrors(
+                self.distribution[:, others],
+                self.observed[:, others],
+                self.X[others],
+                blocks=left if np.unique(left).size > 1 else None,
+            )
+            found.append(known.fit(method))
+        return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +172,8 @@ class Distributions:
     """What corrects distributions of observations, as it was learned."""
 
     found: Recalibration  # what was decided; ``method = "none"`` where nothing could be learned
-    everywhere: Fitted  # from all errors
-    # of a cross-validation, for the places of each fold: from the errors of the others
+    everywhere: Fitted  # from the errors that were decided on
+    # of a cross-validation, for the places of each fold: from the errors of the other folds
     by_fold: tuple[Fitted, ...] = ()
     # of a sharp GP: latent standard deviations (S, T, q) at targets of each kind, for each of its kernels
     stretched: Mapping[str, Array] = field(default_factory=dict)
@@ -249,26 +252,26 @@ def unchanged(found: Recalibration = NOT_ASKED) -> Distributions:
     return Distributions(found, Unchanged())
 
 
-def learn_distributions(found: Recalibration, errors: OutOfSampleErrors | None) -> Distributions:
-    """Learn from errors what corrects distributions of observations."""
+def learn_distributions(
+    found: Recalibration, errors: OutOfSampleErrors | None, of_folds: OutOfSampleErrors | None = None
+) -> Distributions:
+    """Learn from errors what corrects distributions of observations.
+
+    Where places of folds are scored, no error that their own fold had a part in corrects them.
+    """
     if found.method == "none":
         return unchanged(found)
     assert errors is not None  # there is a method only where the plan finds errors
     method = RECALIBRATIONS[found.method]()
     try:
         everywhere = errors.fit(method)
-        folds = range(0 if errors.folds is None else int(errors.folds.max()) + 1)
-        by_fold = tuple(errors.fit(method, without=fold) for fold in folds)
+        by_fold = () if of_folds is None else of_folds.fit_without_each(method)
     except ArgumentError as error:
-        if found.asked:
-            raise ArgumentError(f"recalibration {found.method!r}: {error}", key="recalibration") from error
-        why = f"{found.method} cannot learn here, because {error}"
-        said = f"The error bars are not recalibrated: {why}"
-        return unchanged(Recalibration(asked=False, why_not=said))
+        raise ArgumentError(f"recalibration {found.method!r}: {error}", key="recalibration") from error
     if isinstance(everywhere, FittedLocalScale) and everywhere.regression is None:
         said = (
             "The error bars are not recalibrated: a local scale would hardly make the errors at "
             f"{counted(found.places, 'place')} likelier."
         )
-        return unchanged(Recalibration(asked=found.asked, why_not=said))
+        return unchanged(Recalibration(why_not=said))
     return Distributions(found, everywhere, by_fold)

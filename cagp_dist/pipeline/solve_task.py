@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
-from cagp_dist.pipeline.cross_validation import out_of_sample
+from cagp_dist.pipeline.cross_validation import errors_of_folds, out_of_sample
 from cagp_dist.pipeline.field_solves import Execution, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.recalibration import Distributions, OutOfSampleErrors, learn_distributions
@@ -58,20 +58,21 @@ def solve_task(
     """
     if model is None:
         model = steps("fit", partial(fit, task), about=lambda found: found.numbers)
-    of_folds: tuple[FittedModel, ...] = ()
+    fits: tuple[FittedModel, ...] = ()
     if task.fits_folds:
-        of_folds = steps("fits of folds", partial(fit_folds, task, model), about=_fits)
-    priors = Priors(model, of_folds)
+        fits = steps("fits of folds", partial(fit_folds, task, model), about=_fits)
+    priors = Priors(model, fits)
     solution = steps("solve", partial(solve, task, priors), about=Solution.line)
-    errors = None
-    if task.recalibration.errors in ("points", "folds"):  # which the solve has predicted
+    errors, of_folds = None, None
+    if task.recalibration.errors == "points":  # which the solve has predicted
         errors = out_of_sample(task, priors, solution, Execution(SerialExecutor()))
     elif task.recalibration.errors != "none":
         errors = steps("errors", partial(out_of_sample, task, priors, solution), about=_errors)
+        of_folds = errors_of_folds(task, priors, solution)
     distributions = None if learn is None else learn(task, priors, errors)
 
     def scored(execution: Execution) -> Result:
-        learned = distributions or learn_distributions(task.recalibration, errors)
+        learned = distributions or learn_distributions(task.recalibration, errors, of_folds)
         return score(task, priors, solution, learned)
 
     return steps("scores", scored, about=lambda _: "")

@@ -120,7 +120,7 @@ def fit_folds(task: Task, model: FittedModel, execution: Execution) -> tuple[Fit
     found: list[FittedModel] = []
     for number, group in enumerate(groups):
         name = f"without part {number + 1} of {len(groups)} of the folds"
-        own = replace(task.without([int(fold) for fold in group]), solver=task.solver)
+        own = task.without([int(fold) for fold in group])
         found += [_fit_of_fold(own, model, execution.part(number, len(groups), name))] * group.size
     return tuple(found)
 

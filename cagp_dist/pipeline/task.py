@@ -63,7 +63,6 @@ class Task:
     targets: Targets  # among them those of kind "held out" and "calibration", where there are any
     model: ModelSettings
     solver: str | Solver = "auto"
-    fold_solver: str | Solver = "auto"
     recalibration: Recalibration = NOT_ASKED
     held_out: HeldOut | None = None  # scored; of the kind "held out"
     calibrating: HeldOut | None = None  # of the kind "calibration"
@@ -114,7 +113,6 @@ class Task:
             self,
             split=self.split.without(folds),
             targets=Targets(points.part(at), {"held out": slice(0, int(left.sum()))}),
-            solver=self.fold_solver,
             held_out=HeldOut(held.values[:, left], held.X[left], held.known_noise[left]),
             recalibration=NOT_ASKED,
             calibrating=None,

@@ -15,6 +15,7 @@ times = ["2017-04-27T12:00"]
 [design]
 train = {{ kind = "random", count = 10000, seed = 0 }}
 test  = {{ kind = "random", count = 2000, seed = 1 }}
+calibration = {{ kind = "random", count = 2000, seed = 0 }}   # whose errors correct the error bars
 map   = {{ kind = "grid", resolution_degrees = 5.0 }}
 
 [prior]

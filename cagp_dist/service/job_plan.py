@@ -22,10 +22,13 @@ from cagp_dist.pipeline import (
     bytes_of_weights,
     chosen_solver,
 )
+from cagp_dist.pipeline.cross_validation import usual_errors
+from cagp_dist.pipeline.defaults import FOLDS
 from cagp_dist.pipeline.field_solves import bounds_are_cheap
 from cagp_dist.pipeline.fitted_model import sites_of_fit
 from cagp_dist.pipeline.fitting import Sites, method_of
 from cagp_dist.pipeline.maps_at_times import text_of_fit, work_in_time
+from cagp_dist.pipeline.recalibration import Errors
 from cagp_dist.pipeline.solve_plans import (
     demands_of_patterns,
     plan_of_patterns,
@@ -45,7 +48,6 @@ from cagp_dist.service.jobfile.job import Job, OutputTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import cells_of, samples_of_map
 from cagp_dist.service.point_roles import places_on_grid
-from cagp_dist.service.recalibration_plan import FEWEST_ERRORS, drawn_points
 from cagp_dist.service.sharp_jobs import SharpPlan, plan_sharp
 from cagp_dist.service.task import (
     ChosenPoints,
@@ -69,7 +71,7 @@ class JobPlan:
     plan: Plan  # carried out once for all times, or once for each; of a cross-validation the largest solve
     fit: str = ""  # what is fitted before, for people; empty if nothing is
     of_fits: Work | None = None  # of that, and of fits without each fold
-    left_out: Work | None = None  # of the prediction of each observation from all others
+    of_errors: Work | None = None  # that correct error bars, where these are not in the solve
     fold: Plan | None = None  # of one fold of a cross-validation, where its solves are not all alike
     # of the samples of the map, which are drawn before; of the solve with the most observed points
     sampled: Plan | None = None
@@ -106,7 +108,7 @@ class JobPlan:
         """The whole job."""
         samples = None if self.sampled is None else self.sampled.work
         sharp = None if self.sharp is None else self.sharp.work
-        others = (self.of_fits, samples, self.left_out, sharp)
+        others = (self.of_fits, samples, self.of_errors, sharp)
         return reduce(add, [each for each in others if each is not None], self.of_solves)
 
     def lines(self) -> list[str]:
@@ -119,9 +121,14 @@ class JobPlan:
         if self.solves > 1:
             why = "each uses different values" if self.size.apart else "the solver follows the values"
             text.append(f"{self.solves} such solves, one for each time: {why}")
-        if self.left_out is not None:
-            many = counted(self.size.observed, "observed point")
-            text.append(f"leave-one-out errors of the {many}: {self.left_out}")
+        if self.of_errors is not None:
+            observed = counted(self.size.observed, "observed point")
+            said = {
+                "leave-one-out": f"leave-one-out errors of the {observed}",
+                "drawn": f"a solve without {counted(self.size.with_errors, 'point')}, for their errors",
+                "blocks": f"{FOLDS} solves without a tenth of the blocks each, for the errors there",
+            }
+            text.append(f"{said[self.size.errors]}: {self.of_errors}")
         if self.size.gaps is not None and self.plan.solves > 1:
             text.append(self.size.gaps.line())
         if self.sharp is not None:
@@ -268,12 +275,23 @@ def plan_fold(
     return plan_of_patterns(solver, demands, coefficients=job.prior.coefficients)
 
 
-def work_left_out(job: Job, seen: ChosenPoints, workforce: Workforce) -> Work | None:
-    """Count the prediction of each observation from all others, where a job wants that."""
-    if not seen.size.left_out:
+def work_of_errors(
+    job: Job, size: Size, seen: ChosenPoints | None, workforce: Workforce, *, solver: Solver | None = None
+) -> Work | None:
+    """Count what the errors take that correct error bars, where these are not in the solve."""
+    if size.errors not in ("leave-one-out", "drawn", "blocks"):
         return None
-    demands = _demands(job, seen.size, seen.solver, seen, workforce)
-    return work_of_left_out(demands, coefficients=job.prior.coefficients)
+    if solver is None:
+        assert seen is not None
+        solver = seen.solver
+    demands, coefficients = _demands(job, size, solver, seen, workforce), job.prior.coefficients
+    if size.errors == "leave-one-out":
+        return work_of_left_out(demands, coefficients=coefficients)
+    folds = FOLDS if size.errors == "blocks" else 1
+    targets = -(-max(size.with_errors, size.joined) // folds)
+    demands = [replace(each, q=targets, cell_nodes=0, wide=()) for each in demands]
+    plan = plan_of_patterns(solver, demands, coefficients=coefficients)
+    return folds * (size.fields // plan.fields) * plan.work
 
 
 def _plan_solve(
@@ -288,7 +306,7 @@ def _plan_solve(
         held_out = size.tested + size.calibrated
         views, crossed = seen_elsewhere(seen, held_out)
         day = plan_filtered_grid(demands[0], grid, held_out=held_out, views=views, crossed=crossed)
-        return JobPlan(size=replace(size, left_out=False), plan=day)  # these errors come with the day
+        return JobPlan(size=size, plan=day)  # leave-one-out errors come with the day
     planned = partial(plan_of_patterns, solver, coefficients=job.prior.coefficients)
     fold = plan_fold(job, size, of_folds, seen, workforce)
     sampled = None
@@ -301,10 +319,8 @@ def _plan_solve(
             samples=size.samples,
             times=size.times,
         )
-    left_out = None
-    if size.left_out:
-        left_out = work_of_left_out(demands, coefficients=job.prior.coefficients)
-    found = JobPlan(size=size, plan=planned(demands), fold=fold, sampled=sampled, left_out=left_out)
+    of_errors = work_of_errors(job, size, seen, workforce, solver=solver)
+    found = JobPlan(size=size, plan=planned(demands), fold=fold, sampled=sampled, of_errors=of_errors)
     if job.recalibration.method != SHARP:
         return found
     sharp = plan_sharp(
@@ -330,17 +346,6 @@ def kept_bytes(table: OutputTable, solver: Solver, found: JobPlan) -> int:
     return found.size.solves * bytes_of_weights(solver, found.plan) if table.keep_weights else 0
 
 
-def _errors_unseen(job: Job, *, observed: int, solver: Solver) -> tuple[int, bool]:
-    """Count the calibration points of a field that was not read yet; and whether errors leave one out."""
-    table, kept = job.recalibration, job.design.calibration
-    if table.method == "none" or kept is not None:
-        return (0 if kept is None or table.method == "none" else kept.count), False
-    if isinstance(solver, Cholesky):
-        return 0, table.asked or observed >= FEWEST_ERRORS
-    drawn = drawn_points(table, observed=observed)
-    return (drawn if table.asked or drawn >= FEWEST_ERRORS else 0), False
-
-
 def _size(job: Job, seen: ChosenPoints | None) -> Size:
     if seen is not None:
         return seen.size
@@ -358,7 +363,12 @@ def _size(job: Job, seen: ChosenPoints | None) -> Size:
             key="not-read-yet",
         )
     solver, mapped, samples = _unseen_solver(job.solver, design.train.count), [0, 0], 0
-    calibrated, left_out = _errors_unseen(job, observed=design.train.count, solver=solver)
+    errors: tuple[Errors, int] = "none", 0
+    if job.recalibration.method != "none" and design.calibration is not None:
+        errors = "points", design.calibration.count
+    elif job.recalibration.method != "none":
+        near = not job.prior.in_time and not isinstance(design.test, BlockPoints)
+        errors = usual_errors(design.train.count, alone=isinstance(solver, Cholesky), near=near)
     if design.map is not None:
         area = design.map.area or table.area or _GLOBE
         somewhere = design.map.model_copy(update={"area": area})
@@ -376,6 +386,6 @@ def _size(job: Job, seen: ChosenPoints | None) -> Size:
         samples=samples,
         regions=len(design.regions or ()),
         region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
-        calibrated=calibrated,
-        left_out=left_out,
+        errors=errors[0],
+        with_errors=errors[1],
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cagp_dist.pipeline.recalibration import Errors
 from cagp_dist.text import counted
 
 
@@ -48,8 +49,8 @@ class Size:
     samples: int = 0
     regions: int = 0  # regions over which means are wanted, and the cells that these are sums over
     region_nodes: int = 0
-    calibrated: int = 0  # calibration points, which are predicted too
-    left_out: bool = False  # whether each observed point is predicted from all others as well
+    errors: Errors = "none"  # that correct error bars, and how many points have one
+    with_errors: int = 0
 
     def line(self) -> str:
         """Say it in one line."""
@@ -74,6 +75,11 @@ class Size:
         if self.regions:
             places += f"{counted(self.regions, 'region')} of {self.region_nodes:,} cells, "
         return f"{counted(self.observed, 'point')} observed, {tested}, {cells}, {places}{times}"
+
+    @property
+    def calibrated(self) -> int:
+        """Calibration points, which are predicted too."""
+        return self.with_errors if self.errors == "points" else 0
 
     @property
     def fields(self) -> int:

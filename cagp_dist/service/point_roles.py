@@ -33,8 +33,6 @@ from cagp_dist.text import counted
 
 STREAMS = {"train": 0, "test": 1, "calibration": 2}  # Spawn keys of the draws, which keep equal seeds apart
 BLOCK_STREAM = 3  # Added to the stream of a draw for the choice of its blocks
-# Most of the points for calibration, where the job does not say and would have observed them
-SPARED_OF_ALL = 0.1
 LEAST_LEFT = 1e-12  # Chance of being left by the other draws, at least: rounding takes none of it
 
 
@@ -81,15 +79,13 @@ def places_on_grid(solver: Solver, points: Observations, design: Design) -> Grid
     return points.grid_of(design.train) if solver.needs_grid else None
 
 
-def design_points(
-    points: Observations, *, table: DesignTable, block_size: int, spare_calibration: int = 0
-) -> Design:
+def design_points(points: Observations, *, table: DesignTable, block_size: int) -> Design:
     """Choose the observed, the scored, the calibration and the mapped points."""
     north, east, space = points.north, points.east, points.space
     areas = np.ones(north.size)
     if points.gridded and space.has_latitudes:
         areas = cell_areas(north)
-    choices = split_points(north, east, areas, table, space=space, spare_calibration=spare_calibration)
+    choices = split_points(north, east, areas, table, space=space)
     train, test = choices["train"].points, choices["test"].points
     shared = np.intersect1d(train, test)
     if shared.size and not isinstance(table.test, FoldPoints):
@@ -180,21 +176,15 @@ class Gap:
 
 
 def split_points(
-    north: Array,
-    east: Array,
-    areas: Array,
-    table: DesignTable,
-    *,
-    space: Space = SPHERE,
-    spare_calibration: int = 0,
+    north: Array, east: Array, areas: Array, table: DesignTable, *, space: Space = SPHERE
 ) -> dict[str, Choice]:
     """Choose train, test and, if any are wanted, calibration points.
 
     Gaps come first and then strides, for they say which points; then draws, the calibration points last; then
-    all the rest. Calibration points that the table does not choose lie in blocks where the test does.
+    all the rest.
     """
     tables = {"train": table.train, "test": table.test}
-    gaps = _gaps(north, east, table, space, spare=spare_calibration)
+    gaps = _gaps(north, east, table, space)
     unobserved = np.zeros(north.size, dtype=bool)
     for gap in gaps.values():
         unobserved |= gap.around
@@ -210,12 +200,9 @@ def split_points(
             chosen[name] = _draw(name, wanted, areas, others=chosen, allowed=allowed.get(name))
     outside = ~gaps["test"].around if "test" in gaps else np.ones(north.size, dtype=bool)
     allowed.setdefault("calibration", outside)
-    calibration = table.calibration or _spared(
-        table, chosen, allowed["calibration"], most=spare_calibration, blocks="calibration" in gaps
-    )
-    if calibration is not None:
+    if table.calibration is not None:
         chosen["calibration"] = _draw(
-            "calibration", calibration, areas, others=chosen, allowed=allowed["calibration"]
+            "calibration", table.calibration, areas, others=chosen, allowed=allowed["calibration"]
         )
     if isinstance(table.train, AllPoints):
         taken, chance = _taken(chosen, north.size)
@@ -226,7 +213,7 @@ def split_points(
     return chosen
 
 
-def _gaps(north: Array, east: Array, table: DesignTable, space: Space, *, spare: int) -> dict[str, Gap]:
+def _gaps(north: Array, east: Array, table: DesignTable, space: Space) -> dict[str, Gap]:
     """Blocks of the test and calibration points, where they are chosen by blocks; none of both."""
     gaps: dict[str, Gap] = {}
     free = np.ones(north.size, dtype=bool)
@@ -234,13 +221,6 @@ def _gaps(north: Array, east: Array, table: DesignTable, space: Space, *, spare:
         if isinstance(wanted, BlockPoints):
             gaps[name] = _gap(name, wanted, north, east, space, free)
             free = free & ~gaps[name].around
-    if spare and table.calibration is None and isinstance(table.test, BlockPoints):
-        block = blocks_of(north, east, space=space, blocks=table.test.size)
-        if np.unique(block[free]).size > 1:
-            gap = _gap("calibration", table.test, north, east, space, free)
-            left = np.count_nonzero(free & ~gap.around)
-            if not isinstance(table.train, RandomPoints) or table.train.count <= left:
-                gaps["calibration"] = gap
     return gaps
 
 
@@ -267,22 +247,6 @@ def _gap(name: str, wanted: BlockPoints, north: Array, east: Array, space: Space
         near = cKDTree(X[inside]).query(X[~inside], distance_upper_bound=within)[0]
         around[~inside] = np.isfinite(near)
     return Gap(inside, around)
-
-
-def _spared(
-    table: DesignTable, chosen: Mapping[str, Choice], outside: Mask, *, most: int, blocks: bool
-) -> RandomPoints | BlockPoints | None:
-    """Decide on calibration points where the table does not: ``outside`` the others, or in their blocks."""
-    if isinstance(table.test, FoldPoints):
-        return None
-    free = np.setdiff1d(np.flatnonzero(outside), _taken(chosen, outside.size)[0]).size
-    if blocks and isinstance(table.test, BlockPoints):
-        count = min(most, free)
-        return table.test.model_copy(update={"count": count}) if count > 0 else None
-    if isinstance(table.train, AllPoints):
-        free = int(SPARED_OF_ALL * free)
-    count = min(most, free)
-    return RandomPoints(kind="random", count=count) if count > 0 else None
 
 
 def _taken(chosen: Mapping[str, Choice], total: int) -> tuple[Indices, Array]:

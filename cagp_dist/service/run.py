@@ -41,7 +41,7 @@ from cagp_dist.service.filtered_jobs import check_goes_on
 from cagp_dist.service.in_memory import IN_MEMORY, observations_of, written_observations
 from cagp_dist.service.ingest import ingest_all
 from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior
-from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold, work_left_out
+from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold, work_of_errors
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.jobfile.job import ClusterTable, Job
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
@@ -334,7 +334,7 @@ class _JobSteps:
             before = None if plan.sums or not sampled else sampled[0]
             found = replace(
                 found,
-                left_out=None if plan.sums else work_left_out(job, prepared, executor),
+                of_errors=None if plan.sums else work_of_errors(job, prepared.size, prepared, executor),
                 weights_bytes=kept_bytes(job.output, prepared.solver, found),
             )
             need = replace(found, sampled=before).disk_need(job.runtime.checkpoint_seconds)

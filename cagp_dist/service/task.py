@@ -38,12 +38,13 @@ from cagp_dist.pipeline import (
     solver_name,
 )
 from cagp_dist.pipeline.carried import CarriedField
+from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.maps_at_times import COMPARED_IN_TIME, SAME_HOUR
 from cagp_dist.pipeline.observations import block_size, hours_since
-from cagp_dist.pipeline.recalibration import Recalibration
+from cagp_dist.pipeline.recalibration import Errors, Recalibration
 from cagp_dist.pipeline.solve_plans import choose_solver
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.task import HeldOut, ModelSettings, Task
@@ -56,7 +57,6 @@ from cagp_dist.service.jobfile.prior_table import PriorNumbers
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import Wanted, samples_of_map
 from cagp_dist.service.point_roles import Design, design_points, places_on_grid
-from cagp_dist.service.recalibration_plan import with_errors
 from cagp_dist.space import SPHERE, Space, moved
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.store.batches import PRELIMINARY
@@ -217,8 +217,8 @@ class ChosenPoints:
             samples=design.samples,
             regions=len(design.regions or ()),
             region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
-            calibrated=recalibration.places if recalibration.errors == "points" else 0,
-            left_out=recalibration.errors == "leave-one-out",
+            errors=recalibration.errors,
+            with_errors=recalibration.places,
         )
 
 
@@ -269,8 +269,7 @@ class PreparedJob(ChosenPoints):
             split,
             targets,
             self.settings() if prior.numbers is None else self._given(prior.numbers),
-            solver=self.solver if self.seen is None else self.job.solver.build() or "auto",
-            fold_solver=self.fold_solver if self.seen is None else self.job.solver.build() or "auto",
+            solver=self.job.solver.build() or "auto",
             recalibration=self.recalibration,
             held_out=replace(self._held(design.test), folds=folds),
             calibrating=calibrating,
@@ -588,17 +587,9 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
             return chosen_solver(int(seen.counts(points.times, design.train).max()))
         return choose_solver(points, design.train) if named is None else named
 
-    design, recalibration = with_errors(
-        job.recalibration,
-        points,
-        solver_at,
-        design_of=lambda spare: design_points(
-            points, table=job.design, block_size=block_size(named), spare_calibration=spare
-        ),
-        # what a place itself says an hour before is nearer than what others say
-        # and the shift of a mean that is read was fitted to the value that is left out
-        distant=isinstance(job.design.test, BlockPoints) or seen is not None or job.prior.reads_mean,
-    )
+    design = design_points(points, table=job.design, block_size=block_size(named))
+    solver = fold_solver = solver_at(design)
+    recalibration = _recalibration(job, points, design, solver)
     if map_table is not None and map_table.mask == "observed":
         design = replace(
             design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
@@ -609,13 +600,41 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
             for each in (design.cells, design.mean_cells)
         )
         design = replace(design, cells=cells, mean_cells=fine)
-    samples = 0 if seen is not None else samples_of_map(map_table, design.cells, solver_at(design))
+    samples = 0 if seen is not None else samples_of_map(map_table, design.cells, solver)
     design = replace(design, samples=samples)
-    solver = fold_solver = solver_at(design)
     places = places_on_grid(solver, points, design)
     if design.folds is not None:
         fold_solver = solver_at(replace(design, train=design.without_largest_fold))
     return ChosenPoints(points, design, recalibration, wanted, solver, fold_solver, places, seen)
+
+
+def _recalibration(job: Job, points: Observations, design: Design, solver: Solver) -> Recalibration:
+    """Choose the errors that correct the distributions of a job."""
+    table, test = job.recalibration, job.design.test
+    kept: tuple[Errors, int] | None = None
+    if design.calibration is not None:
+        kept = "points", design.calibration.size
+    elif job.prior.is_previous:
+        kept = "leave-one-out", design.train.size
+    held_out = test if design.calibration is None else job.design.calibration
+    try:
+        found = usual_recalibration(
+            table.method,
+            points.only(design.train),
+            solver,
+            reads_mean=job.prior.reads_mean,
+            near=not job.prior.in_time and not isinstance(test, BlockPoints),
+            blocks=held_out.size if isinstance(held_out, BlockPoints) else None,
+            kept=kept,
+        )
+        if found.method == SHARP:
+            table.check_points(found.places)
+    except ValueError as error:
+        key = error.key if isinstance(error, ArgumentError) else "few-errors"
+        raise ConfigurationError(f"[recalibration] {error}", key=key) from error
+    if found.method == SHARP:
+        return replace(found, levels=table.sharp_levels, split=table.sharp_split)
+    return replace(found, scored_by_folds=design.folds is not None and found.method != "none")
 
 
 def _known_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Observations:

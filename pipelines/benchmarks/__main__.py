@@ -111,7 +111,7 @@ def summary(results: dict[str, Figures]) -> list[Line]:
         ]
     if job := results.get("map_job"):
         lines += [
-            Line("job with a map of 64,800 cells: seconds", job["seconds"], "<= 60"),
+            Line("job with a map of 16,200 cells: seconds", job["seconds"], "<= 30"),
             Line("    of all processors together", job["processor_seconds"]),
         ]
     if held := results.get("held_out_job"):

@@ -75,7 +75,7 @@ def pathwise_variances() -> Figures:
 
 
 def map_job() -> Figures:
-    """Run a job from the built-in field, 10,000 points observed: mean and error bars at 1 degree."""
+    """Run a job from the built-in field, 4,000 points observed: mean and error bars at 2 degrees."""
     from cagp_dist.service.jobfile.config import parse_job
     from cagp_dist.service.run import run
     from cagp_dist.store.zarr_arrays import read_group
@@ -87,8 +87,8 @@ def map_job() -> Figures:
                 [observations]
                 source = "sample"
                 [design]
-                train = {{ kind = "random", count = 10000, seed = 0 }}
-                test = {{ kind = "random", count = 1000, seed = 1 }}
+                train = {{ kind = "random", count = 4000, seed = 0 }}
+                test = {{ kind = "random", count = 500, seed = 1 }}
                 map = {{ kind = "grid", resolution_degrees = {resolution}, std_samples = 400 }}
                 [prior]
                 lengthscale = 0.041
@@ -106,7 +106,7 @@ def map_job() -> Figures:
 
     with tempfile.TemporaryDirectory() as folder:
         job(Path(folder) / "warm", 30.0)
-        spent, path = _timed(lambda: job(Path(folder) / "out", 1.0))
+        spent, path = _timed(lambda: job(Path(folder) / "out", 2.0))
         cells = read_group(Path(str(path)), "map").t2m_std
         return {**spent._asdict(), "cells": float(cells.size), "mean_std": float(cells.mean())}
 

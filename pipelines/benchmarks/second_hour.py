@@ -16,12 +16,12 @@ REPEATS = 5
 
 
 def second_hour() -> Figures:
-    """10,000 points, 2,000 targets, m = 5: the first hour, each further one, and a full solve of that."""
-    X, y = observed(10_000)
-    targets = np.random.default_rng(1).standard_normal((2_000, 3))
+    """4,000 points, 1,000 targets, m = 5: the first hour, each further one, and a full solve of that."""
+    X, y = observed(4_000)
+    targets = np.random.default_rng(1).standard_normal((1_000, 3))
     targets /= np.linalg.norm(targets, axis=1)[:, None]
     other = np.random.default_rng(2).standard_normal(len(X))
-    cagp.condition(PRIOR, X[:2000], y[:2000], targets, solver=SOLVER)  # compiled before it is measured
+    cagp.condition(PRIOR, X[:2000], y[:2000], targets[:50], solver=SOLVER)  # compiled before it is measured
     figures: Figures = {}
     with tempfile.TemporaryDirectory(prefix="cagp-") as folder:
         kept = FolderMemo(Path(folder))

@@ -158,35 +158,54 @@ def test_of_stations_with_nothing_set(folder):
         assert_same(run(parsed).path, found, "depth")
 
 
-def test_recalibrations_learn_from_the_same_errors(folder, tmp_path):
-    """Leave-one-out, as the solve is exact; to rounding, since the order of the places is another."""
+@pytest.mark.parametrize(
+    ("errors", "solver", "asked"),
+    [
+        ("none", {"name": "cholesky"}, None),
+        ("leave-one-out", {"name": "cholesky"}, "kuleshov"),
+        ("blocks", {"name": "neighbours", "neighbours": 20}, "kuleshov"),
+        ("drawn", {"name": "neighbours", "neighbours": 20}, "kuleshov"),
+    ],
+    ids=["nothing set", "alone", "blocks", "drawn"],
+)
+def test_recalibrations_learn_from_the_same_errors(folder, tmp_path, errors, solver, asked, monkeypatch):
+    """Those that are scored in folds by errors of the other folds; what is mapped as in a call."""
+    if errors == "drawn":
+        monkeypatch.setattr("cagp_dist.pipeline.cross_validation.FEWEST_DRAWN", 20)
+    elif errors == "none":
+        monkeypatch.setattr("cagp_dist.pipeline.cross_validation.FEWEST_DRAWN", 2)
     parsed = parse_job(
         job_text(
             observations={"source": f"table:{folder / 'stations.csv'}", "variable": "t"},
-            design={
-                "train": {"kind": "all"},
-                "test": {"kind": "random", "count": 8},
-                "targets": f"table:{folder / 'places.csv'}",
-            },
+            design={"targets": f"table:{folder / 'places.csv'}"},
             prior={"kernel": "matern32", **NUMBERS, "noise_variance": 0.09},
-            recalibration={"method": "local-scale"},
-            solver=None,
+            recalibration=None if asked is None else {"method": asked},
+            solver=solver,
             output={"root": tmp_path / "out"},
         )
     )
     path = run(parsed).path
-    with xr.open_zarr(path, group="observations") as seen, xr.open_zarr(path, group="targets") as targets:
-        X, y = np.stack([seen.latitude, seen.longitude], axis=1), seen["t"].values.ravel()
-        given = {"kernel": "matern32", **NUMBERS, "noise_std": 0.3, "progress": False}
-        model = cagp.Kriging(**given, recalibration="local-scale").fit(X, y)
-        found = model.predict(folder / "places.csv")
-        assert seen.sizes["point"] == 112
-        np.testing.assert_allclose(targets["t_std"].values.ravel(), found["std"], rtol=1e-9)
-        np.testing.assert_allclose(
-            targets["t_predictive_std"].values.ravel(), found["predictive_std"], rtol=1e-6
-        )
-        assert (targets["t_predictive_std"].values.ravel() != np.hypot(found["std"], 0.3)).any()
-    few = cagp.Kriging(**given).fit(X[:25], y[:25])
+    given = {"kernel": "matern32", **NUMBERS, "noise_std": 0.3, "progress": False, "value": "t"}
+    given |= {} if asked is None else {"recalibration": asked}
+    own = cagp.Cholesky() if solver["name"] == "cholesky" else cagp.Neighbours(20)
+    found = cagp.krige(folder / "stations.csv", to=folder / "places.csv", solver=own, **given)
+    assert_same(path, found, "t")
+    with xr.open_zarr(path) as published, xr.open_zarr(path, group="targets") as targets:
+        said = published.attrs["recalibration_statement"]
+        assert said.partition("; ")[0] in found.attrs.get("recalibration_statement", said)
+        assert published.attrs["recalibration"] == (asked or "none")
+        if asked is not None:
+            for name in ("predictive_std", "quantile"):
+                values = targets[f"t_{name}"].values.ravel()
+                np.testing.assert_array_equal(values, found[name].values.ravel())
+            assert (found["predictive_std"] != np.hypot(found["std"], 0.3)).any()
+
+
+def test_each_value_alone_is_what_as_many_folds_predict(folder):
+    with (folder / "stations.csv").open() as stream:
+        rows = np.array(list(csv.reader(stream))[1:26], dtype=float)
+    few = cagp.Kriging(kernel="matern32", **NUMBERS, noise_std=0.3, progress=False)
+    few = few.fit(rows[:, :2], rows[:, 2])
     alone, slow = few.cross_validate(None), few.cross_validate(25, blocks_degrees=None)
     for name in ("mean", "std", "predictive_std", "pit"):
         np.testing.assert_allclose(alone[name], slow[name], rtol=1e-8, err_msg=name)

@@ -58,13 +58,9 @@ def gridded(latitude, longitude):
     return replace(observed, gridded=True)
 
 
-def choose(train, test, calibration=None, *, points=GLOBE, block_size=64, spare=0):
-    return design_points(
-        gridded(*points),
-        table=table(train, test, calibration=calibration),
-        block_size=block_size,
-        spare_calibration=spare,
-    )
+def choose(train, test, calibration=None, *, points=GLOBE, block_size=64):
+    wanted = table(train, test, calibration=calibration)
+    return design_points(gridded(*points), table=wanted, block_size=block_size)
 
 
 def test_folds_that_the_job_does_not_number_suit_a_small_region():
@@ -120,32 +116,6 @@ def test_calibration_points_are_drawn_in_proportion_to_area():
     counts = np.array([np.sum(GLOBE[0][drawn] == bands[:, None], axis=1) for drawn in draws])
     expected = 100 * np.cos(np.deg2rad(bands)) / np.cos(np.deg2rad(bands)).sum()
     assert (np.abs(counts.mean(axis=0) - expected) < 4.0 * np.sqrt(expected / 200)).all()
-
-
-def test_calibration_points_that_the_job_does_not_choose():
-    some = choose(random(900), random(50), spare=200)
-    assert np.array_equal(some.calibration, choose(random(900), random(50), random(200)).calibration)
-    assert choose(random(900), random(50)).calibration is None
-    assert choose(random(2500), random(50), spare=200).calibration.size == 42  # all that are left
-    assert choose(random(2542), random(50), spare=200).calibration is None
-    whole = choose({"kind": "all"}, random(592), spare=500)
-    assert (whole.calibration.size, whole.train.size) == (200, 1800)  # a tenth, out of train
-    assert choose({"kind": "all"}, {"kind": "folds"}, spare=500).calibration is None
-
-
-@pytest.mark.parametrize("train", [random(900), stride(1), {"kind": "all"}])
-def test_calibration_points_of_a_test_by_blocks_have_blocks_of_their_own(train):
-    wanted = blocks(50, 3, margin_degrees=6.0)
-    kept = choose(train, wanted, spare=200)
-    chosen = choose(train, wanted, blocks(kept.calibration.size, 3, margin_degrees=6.0))
-    for name in ("train", "test", "calibration", "calibration_blocks"):
-        np.testing.assert_array_equal(getattr(kept, name), getattr(chosen, name))
-    assert 100 < kept.calibration.size <= 200
-    assert np.array_equal(kept.test, choose(train, wanted).test)
-    # where no block can be spared they are drawn from what is left outside
-    scarce = choose(random(2200), blocks(50, 3), spare=200)
-    assert scarce.calibration.size > 0
-    assert scarce.calibration_blocks is None
 
 
 @pytest.mark.parametrize("train", [random(900, 5), stride(1), {"kind": "all"}])

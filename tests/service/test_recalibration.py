@@ -25,7 +25,6 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.job import METHOD_NAMES
-from cagp_dist.service.recalibration_plan import FEWEST_ERRORS
 from cagp_dist.service.results import groups_of, roughness_of_test, strata_of_test
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
@@ -184,9 +183,9 @@ def test_threads_give_the_same_laws_to_the_last_bit(done):
 def test_leave_one_out_errors_are_used_where_the_solver_is_exact(field, tmp_path):
     """Against the inverse of the dense matrix."""
     design = {name: DESIGN[name] for name in ("train", "test")}
-    task = task_of(the_job(field, tmp_path, design=design, solver={"name": "cholesky"}))
+    task = task_of(the_job(field, tmp_path, design=design, solver={"name": "cholesky"}, method="local-scale"))
     assert (task.recalibration.errors, task.recalibration.places) == ("leave-one-out", 700)
-    assert task.size.left_out
+    assert task.size.errors == "leave-one-out"
     result = result_of(task)
     X, kernel = task.inputs, Matern32(NUMBERS["lengthscale"], NUMBERS["variance"])
     inverse = np.linalg.inv(kernel(X, X) + NUMBERS["noise_variance"] * np.eye(700))
@@ -206,23 +205,29 @@ def test_leave_one_out_errors_are_used_where_the_solver_is_exact(field, tmp_path
 
 
 def test_a_test_by_blocks_is_calibrated_by_blocks_even_where_the_solver_is_exact(field, tmp_path):
-    design = {
-        "train": random_points(700),
-        "test": {"kind": "blocks", "count": 100, "blocks_degrees": 20.0, "share": 0.15},
-    }
-    task = task_of(the_job(field, tmp_path, design=design, solver={"name": "cholesky"}, method="kuleshov"))
-    found, chosen = task.recalibration, task.design
-    assert (found.errors, found.places) == ("points", chosen.calibration.size)
-    assert np.unique(chosen.calibration_blocks).size > 10
-    said = groups_of(task, result_of(task))["calibration"].attrs["recalibration_statement"]
-    assert said.endswith("none of them observed, in separate blocks like the test points.")
+    """Of the same size: ten folds of the observed ones, or calibration points that the job keeps."""
+    blocks = {"kind": "blocks", "count": 100, "blocks_degrees": 20.0, "share": 0.15}
+    design, asked = {"train": random_points(700), "test": blocks}, {"solver": {"name": "cholesky"}}
+    task = task_of(the_job(field, tmp_path, design=design, method="kuleshov", **asked))
+    assert (task.recalibration.errors, task.recalibration.places) == ("blocks", 700)
+    assert task.recalibration.blocks == 20.0
+    assert "solves without a tenth of the blocks" in "".join(plan_job(task.job).lines())
+    result = result_of(task)
+    assert result.corrected
+    kept = task_of(
+        the_job(field, tmp_path, design={**design, "calibration": {**blocks, "count": 110}}, **asked)
+    )
+    assert (kept.recalibration.method, kept.recalibration.errors) == ("local-scale", "points")
+    assert np.unique(kept.design.calibration_blocks).size > 10
+    said = kept.recalibration.statement()
+    assert said.endswith("110 calibration points, none of them observed, in separate blocks.")
 
 
 def test_the_law_of_a_place_uses_no_error_of_its_own_fold(field, tmp_path):
     """Errors of one fold are changed: its distributions stay to the bit, and those of others do not."""
     design = {"train": random_points(700), "test": {"kind": "folds", "count": 3, "blocks_degrees": 20.0}}
-    task = task_of(the_job(field, tmp_path, design=design))
-    assert task.recalibration.errors == "folds"
+    task = task_of(the_job(field, tmp_path, design=design, method="local-scale"))
+    assert (task.recalibration.errors, task.recalibration.scored_by_folds) == ("blocks", True)
     own = task.design.folds == 1
     changed = task.points.values.copy()
     changed[:, task.design.test[own]] += 5.0 * np.sign(changed[:, task.design.test[own]] - 280.0)
@@ -234,25 +239,20 @@ def test_the_law_of_a_place_uses_no_error_of_its_own_fold(field, tmp_path):
         assert (first[name].values[..., ~own] != second[name].values[..., ~own]).any()
 
 
-def test_a_small_job_says_why_it_is_not_recalibrated_and_keeps_its_name(field, tmp_path):
+def test_a_job_is_recalibrated_where_it_asks_for_that_alone(field, tmp_path):
+    """By a method, or by calibration points that it keeps; else its name is that of a job without."""
     design = {name: DESIGN[name] for name in ("train", "test")}
-    jobs = {method: the_job(field, tmp_path, method=method, design=design) for method in (None, "none")}
-    tasks = {method: task_of(job) for method, job in jobs.items()}
-    assert tasks[None].run_key == tasks["none"].run_key
-    assert tasks[None].design.calibration is None
-    outcome = run(jobs[None])
-    attributes = read_group(outcome.path).attrs
-    assert attributes["recalibration"] == "none"
-    assert attributes["recalibration_statement"] == (
-        "The error bars are not recalibrated: 140 places could be kept as calibration points, and "
-        f"local-scale is not used by default with fewer than {FEWEST_ERRORS}. [recalibration] method = "
-        '"local-scale" uses it nevertheless.'
+    plain, none, asked = (
+        task_of(the_job(field, tmp_path, method=method, design=design))
+        for method in (None, "none", "local-scale")
     )
-    asked = task_of(the_job(field, tmp_path, method="local-scale", design=design))
-    assert asked.run_key != tasks[None].run_key
-    assert asked.design.calibration.size == FEWEST_ERRORS
-    np.testing.assert_array_equal(asked.design.train, tasks[None].design.train)
-    np.testing.assert_array_equal(asked.design.test, tasks[None].design.test)
+    assert plain.run_key == none.run_key != asked.run_key
+    assert (plain.recalibration.errors, asked.recalibration.errors) == ("none", "blocks")
+    for name in ("train", "test"):
+        np.testing.assert_array_equal(getattr(asked.design, name), getattr(plain.design, name))
+    assert "no recalibration was asked for" in plain.recalibration.statement()
+    assert task_of(the_job(field, tmp_path)).recalibration.errors == "points"
+    assert task_of(the_job(field, tmp_path, method="none")).recalibration.errors == "none"
 
 
 def test_a_recalibrated_run_is_planned_and_published(field, tmp_path):
@@ -269,8 +269,7 @@ def test_a_recalibrated_run_is_planned_and_published(field, tmp_path):
     assert run(job).already_done
 
 
-def test_methods_that_cannot_learn_are_refused_if_they_were_asked_for(done, field, tmp_path):
-    task, result = done
+def test_methods_that_cannot_learn_are_refused(field, tmp_path):
     few = {**DESIGN, "calibration": random_points(40, seed=2)}
     with pytest.raises(ConfigurationError) as refusal:
         task_of(the_job(field, tmp_path, method="local-scale", design=few))
@@ -278,19 +277,6 @@ def test_methods_that_cannot_learn_are_refused_if_they_were_asked_for(done, fiel
     with pytest.raises(ConfigurationError) as refusal:
         the_job(field, tmp_path, method="locale-scale")
     assert refusal.value.key == "recalibration.method"
-    # of equal errors nothing can be learnt: one that nobody asked for says so and leaves the distributions
-    level = np.broadcast_to(280.0, task.points.values.shape)
-    flat = replace(
-        task,
-        points=replace(task.points, values=level),
-        recalibration=replace(task.recalibration, asked=False),
-    )
-    last = result.solution.steps[-1]
-    steps = (*result.solution.steps[:-1], replace(last, mean=np.full_like(last.mean, 280.0)))
-    solution = replace(result.solution, steps=steps)
-    attributes = groups_by(flat, replace(result, solution=solution))["calibration"].attrs
-    assert attributes["recalibration"] == "none"
-    assert "local-scale cannot learn here" in attributes["recalibration_statement"]
 
 
 def test_no_held_out_value_says_in_which_stratum_it_is(done, field, tmp_path):

@@ -19,6 +19,7 @@ from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED,
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.fields.sources import SOURCES
 from cagp_dist.pipeline import SOLVERS, LinearMean, each
+from cagp_dist.pipeline.defaults import RECALIBRATION, RECALIBRATION_BY_POINTS
 from cagp_dist.remedies import Setting
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
@@ -59,7 +60,7 @@ class RecalibrationTable(JobTable):
     """``[recalibration]``: how errors at points that were not used correct the predictive distributions."""
 
     method: Annotated[MethodName, BeforeValidator(_is_there)] = key(
-        "local-scale", alternatives(METHOD_NAMES), "local-scale"
+        RECALIBRATION, alternatives(METHOD_NAMES), "local-scale"
     )
     levels: Annotated[
         tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...] | None, BeforeValidator(values.as_tuple)
@@ -123,11 +124,6 @@ class RecalibrationTable(JobTable):
             f"{outermost(self.sharp_levels):g}{' in each half' if self.sharp_split == 'three-way' else ''}; "
             f"expected at least {needed}: raise count of [design] calibration, or ask for {fewer}"
         )
-
-    @property
-    def asked(self) -> bool:
-        """Whether the job names the method."""
-        return "method" in self.model_fields_set
 
 
 class ClusterTable(JobTable):
@@ -235,8 +231,8 @@ class Job(JobTable):
 
     @model_validator(mode="before")
     @classmethod
-    def _all_places_of_a_table(cls, tables: object) -> object:
-        """Fill in that all places of a table are observed, where the design does not say which."""
+    def _what_follows(cls, tables: object) -> object:
+        """Fill in that all places of a table are observed, and what learns from calibration points."""
         if not isinstance(tables, dict):
             return tables
         observations, design = tables.get("observations"), tables.get("design", {})
@@ -244,6 +240,9 @@ class Job(JobTable):
         source = observations.get("source")
         if isinstance(source, str) and source.startswith("table:") and isinstance(design, dict):
             tables = {**tables, "design": {"train": {"kind": "all"}, **design}}
+        learned = tables.get("recalibration", {})
+        if isinstance(design, dict) and "calibration" in design and isinstance(learned, dict):
+            tables = {**tables, "recalibration": {"method": RECALIBRATION_BY_POINTS, **learned}}
         prior, columns = tables.get("prior", {}), observations.get("columns")
         drawn = [*design.values()] if isinstance(design, dict) else []
         plane = (
@@ -323,7 +322,7 @@ class Job(JobTable):
                     del said[name]
         absent: list[tuple[dict[str, Any], str, bool]] = [
             *((table, name, not sharp) for name in ("levels", "split")),
-            (form, "recalibration", self.recalibration.method in ("none", RecalibrationTable().method)),
+            (form, "recalibration", self.recalibration.method in ("none", RECALIBRATION_BY_POINTS)),
             *(
                 (drawn, name, self.design.regions is None)
                 for name in ("regions", "regions_resolution_degrees")
@@ -426,8 +425,15 @@ def _untimely(prior: PriorTable, design: DesignTable | None, _: None) -> Mistake
     )
 
 
-def _unsharp(table: RecalibrationTable, design: DesignTable | None, prior: PriorTable | None) -> Mistakes:
-    """Yield why a sharp GP cannot be had: its calibration points are kept for it."""
+def _unlearned(table: RecalibrationTable, design: DesignTable | None, prior: PriorTable | None) -> Mistakes:
+    """Yield why a method has nothing to learn from; a sharp GP has points that are kept for it."""
+    gaps = design is not None and design.calibration is None and isinstance(design.test, BlockPoints)
+    yield (
+        table.method != "none" and gaps and prior is not None and prior.is_previous,
+        f'method = "{table.method}" learns from leave-one-out errors of the state that goes on, which say '
+        'nothing of blocks without observations; add calibration = { kind = "blocks", count = 1000, seed = 2 '
+        "} to [design]",
+    )
     if table.method != SHARP:
         return
     yield (
@@ -502,7 +508,7 @@ def _unsuited(solver: AnySolverTable, design: DesignTable | None, prior: PriorTa
 
 _CONTRADICTIONS: dict[str, Callable[[Any, DesignTable | None, Any], Mistakes]] = {
     "prior": _untimely,
-    "recalibration": _unsharp,
+    "recalibration": _unlearned,
     "solver": _unsuited,
     "output": _unkept,
 }
