@@ -105,7 +105,8 @@ class FittedModel:
     def is_doubtful(self) -> bool:
         """Whether plugged-in numbers are no optimum, but for a noise that is too small to be found."""
         result = self.result if self.integrated is None else None
-        return result is not None and not result.status.ok and not noise_is_negligible(result, result.prior)
+        beside = Prior(self.kernel, self.nugget)  # what is fitted of the noise
+        return result is not None and not result.status.ok and not noise_is_negligible(result, beside)
 
     @property
     def mixes(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from cagp_dist.errors import DataError, FitError
+from cagp_dist.errors import DataError
 from cagp_dist.gram.ring_filter import RingFilter
 from cagp_dist.kernels import Family, Kernel, name_of
 from cagp_dist.pipeline import (
@@ -107,6 +107,18 @@ class FittedPrior:
                 "its standard error is missing or large. The posterior does not depend on it."
             )
         return f"{status.meaning} {advice(status.remedies, in_job=True)}".rstrip()
+
+    @property
+    def warning(self) -> str:
+        """Say what is doubtful about numbers that are plugged in; empty where nothing is."""
+        if self.ok or self.model.integrated is not None:
+            return ""
+        kernel = self.result.prior.kernel
+        named = Numbering(len(kernel.parts), kernel.coordinates).names
+        called = dict(zip(named, [name for name, *_ in self.estimates()], strict=False))
+        at_bound = [called[name] if kernel.coordinates else name for name in self.result.at_bound]
+        which = f" ({' and '.join(at_bound)})" if at_bound else ""
+        return f"the fit of the prior to {self.where} ended {self.result.status.value}{which}: {self.advice}"
 
     def line(self) -> str:
         """Sum it up in one line."""
@@ -271,22 +283,6 @@ def fitted_to(fit_to: FitTo, *, observed: int, field: int | None) -> str:
         return f"the {observed:,} observed points"
     size = "" if field is None else f" of {field:,} points"
     return f"the whole field{size}, test points included"
-
-
-def check_fit(table: PriorTable, fitted: FittedPrior) -> None:
-    """Raise `FitError` unless the numbers can be used; the text has the remedy and those it reached."""
-    kernel = fitted.result.prior.kernel
-    known = Numbering(len(kernel.parts), kernel.coordinates).names, [name for name, *_ in fitted.estimates()]
-    named = dict(zip(*known, strict=False)) if kernel.coordinates else {}
-    status, at_bound = fitted.result.status, [named.get(name, name) for name in fitted.result.at_bound]
-    if not fitted.ok:
-        which = f" ({' and '.join(at_bound)})" if at_bound else ""
-        raise FitError(
-            f"the fit of the prior to {fitted.where} ended {status.value}{which}: {fitted.advice} "
-            "Nothing was published. To continue with the values it reached, put them into the job:\n"
-            f"{prior_table(table, fitted)}",
-            key="fit-not-converged",
-        )
 
 
 def prior_table(table: PriorTable, fitted: FittedPrior) -> str:

@@ -1,5 +1,6 @@
 """A job from beginning to end: observations, points, prior, solve, scores, published run."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ from cagp_dist.service.events import Clock, JobStage, Observer, silent
 from cagp_dist.service.filtered_jobs import check_goes_on
 from cagp_dist.service.in_memory import IN_MEMORY, observations_of, written_observations
 from cagp_dist.service.ingest import ingest_all
-from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior
+from cagp_dist.service.job_fit import FittedPrior, fit_prior
 from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold, work_of_errors
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.jobfile.job import ClusterTable, Job
@@ -61,6 +62,8 @@ from cagp_dist.termination import check_termination
 from cagp_dist.text import counted
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +126,8 @@ def run(
     ------
     CagpError
         ConfigurationError, BudgetError, ClusterError: the job cannot be done as it is written; DataError,
-        NotReadyError: its observations; FitError: the fit of its prior did not end well; NumericalError:
-        the solve; StoreError: the disk; TimeLimitError: the time that the job allows is over. Whatever is
+        NotReadyError: its observations; NumericalError: the fit of its prior or the solve; StoreError:
+        the disk; TimeLimitError: the time that the job allows is over. Whatever is
         raised, the runs published before are unchanged and no part of a new one is there.
 
     Examples
@@ -271,8 +274,8 @@ def _fit(
         return fitted
 
     found = work.done("Fit", fit_all, checkpoints)
-    if found.model.integrated is None:
-        check_fit(prepared.job.prior, found)
+    if found.warning:  # as of a call: a map with doubtful numbers that says so is more than none
+        logger.warning("%s", found.warning)
     return found, found.model
 
 

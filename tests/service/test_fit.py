@@ -11,7 +11,7 @@ from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
-from cagp_dist.errors import ConfigurationError, DataError, FitError
+from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields.canonical import observation_points
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic
@@ -22,11 +22,12 @@ from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import sites_of_fit
 from cagp_dist.pipeline.fitting import NO_NUGGET, grid_of_most
 from cagp_dist.report import write_report
+from cagp_dist.report.published import read_run
+from cagp_dist.report.report_tables import fit_note
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.events import Event
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import (
-    check_fit,
     fit_prior,
     fitted_to_sites,
     prior_table,
@@ -322,7 +323,7 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
         assert fine.ok
         assert "too small to be distinguished from zero" in fine.line()
         assert "does not depend on it" in fine.advice
-        check_fit(parse_job(job_text).prior, fine)
+        assert not fine.warning
     for wrong in (
         ended(flat, spread=(4.0, 0.2, 5.0)),  # the lengthscale is not known either
         ended(flat, error=1.0),  # the noise may be large
@@ -331,9 +332,7 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
         ended(unconverged, spread=(0.1, 0.2, 0.3)),  # the noise is known, and not reached
     ):
         assert not wrong.ok
-        with pytest.raises(FitError) as refusal:
-            check_fit(parse_job(job_text).prior, wrong)
-        assert refusal.value.key == "fit-not-converged"
+        assert wrong.warning
 
 
 def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
@@ -440,10 +439,13 @@ def test_a_mean_with_odd_characters_is_quoted(job_text):
         (FitStatus.AT_BOUND, ("lengthscale", "variance")),
     ],
 )
-def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_text, status, at_bound):
+def test_a_fit_that_does_not_end_well_is_a_warning_as_in_a_call(
+    job_text, status, at_bound, monkeypatch, caplog
+):
+    """The run has numbers, status and what to do; and so has its report."""
     job = parse_job(job_text)
     good = fit_job(job)
-    check_fit(job.prior, good)
+    assert not good.warning
     result = dataclasses.replace(
         good.result,
         status=status,
@@ -452,11 +454,14 @@ def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_te
         standard_errors=StandardErrors(np.nan, np.nan, 0.1),
     )
     bad = dataclasses.replace(good, result=result)
-    with pytest.raises(FitError) as caught:
-        check_fit(job.prior, bad)
-    assert caught.value.key == "fit-not-converged"
-    assert caught.value.exit_code == 3
-    assert str(caught.value).endswith(prior_table(job.prior, good))
+    assert status.value in bad.warning
+    assert all(name in bad.warning for name in at_bound)
+    monkeypatch.setattr("cagp_dist.service.run.fit_prior", lambda *_, **__: bad)
+    path = run(job).path
+    assert bad.warning in caplog.text
+    published = read_run(path)
+    assert published.attributes.table("fit")["status"] == status.value
+    assert status.meaning in fit_note(published)
     told = bad.attributes()
     assert told["log_likelihood"] is None
     assert told["standard_errors"] == {"lengthscale": None, "variance": None, "noise_variance": 0.1}
