@@ -104,7 +104,7 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
     if isinstance(to, LatLonGrid):
         return _of_object(_grid(to.latitude_degrees, to.longitude_degrees, SPHERE), space)
     if isinstance(to, (int, float, np.integer, np.floating)) and not isinstance(to, bool):
-        return of_grid(float(to), region_of(observed, float(to)), space)
+        return of_grid(float(to), observed.points.extent(float(to)), space)
     if isinstance(to, Mapping) and to and set(to) <= GRID_KEYS:
         if {"region", "area"} <= set(to):
             raise ArgumentError(
@@ -112,7 +112,7 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
             )
         given, resolution = to.get("region", to.get("area")), to.get("resolution")
         if given is None:
-            region = region_of(observed, _resolution(resolution, region_of(observed)))
+            region = observed.points.extent(_resolution(resolution, observed.points.extent()))
         else:
             region = _region(given, space)
         return of_grid(_resolution(resolution, region), region, space)
@@ -204,13 +204,6 @@ def of_grid(resolution: float, region: Region, space: Space = SPHERE) -> Targets
         )
     cells = tiled(region, resolution, space)
     return _of_object(_grid(cells.north, cells.east, space), space)
-
-
-def region_of(observed: ObservedObject, step: float | None = None) -> Region:
-    """Region of the observations, in whole steps if there is one where that is not in whole degrees."""
-    points, where = observed.points, observed.where
-    places = (points.north, points.east) if where is None else where.points
-    return observed.space.extent(*places, step)
 
 
 def _of_object(where: Horizontal, space: Space) -> Targets:

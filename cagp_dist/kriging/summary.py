@@ -8,7 +8,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from cagp_dist.fields.observed_objects import ObservedObject
-from cagp_dist.kriging.map_targets import Targets, region_of
+from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.means import MEANS
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -80,7 +80,7 @@ def why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targ
             f"({spread:.3g}), so the observations say almost nothing about it: check noise_std (a standard "
             "deviation, in the unit of the values) and variance;"
         )
-    covered = ", ".join(f"{edge:.8g}" for edge in region_of(observed))
+    covered = ", ".join(f"{edge:.8g}" for edge in observed.points.extent())
     return (
         f"no observation is near any target: the observations lie within [{covered}] (north, west, south, "
         f"east); check the targets, and whether {observed.space.what} are swapped;"

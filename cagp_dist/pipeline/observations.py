@@ -19,6 +19,7 @@ from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.space import SPHERE, Space
+from cagp_dist.space.interface import Region
 from cagp_dist.space_time import AXES
 from cagp_dist.variables import T2M, Variable
 
@@ -186,6 +187,14 @@ class Observations:
         """Median distance of some places from the next one of them, in the unit of the space."""
         seen = np.unique(self.space.keys(self.north[places], self.east[places]), axis=0)
         return float(self.space.in_unit(np.asarray(median_spacing(self.space.positions(*seen.T)))))
+
+    def extent(self, step: float | None = None) -> Region:
+        """Region of all places, those that were dropped too: that of a map in steps of which none is said."""
+        north, east = (
+            np.append(seen, dropped)
+            for seen, dropped in zip((self.north, self.east), self.missing_places.T, strict=True)
+        )
+        return self.space.extent(north, east, step)
 
     @property
     def is_whole_grid(self) -> bool:

@@ -372,7 +372,7 @@ def _size(job: Job, seen: ChosenPoints | None) -> Size:
     if design.map is not None:
         area = design.map.area or table.area or _GLOBE
         somewhere = design.map.model_copy(update={"area": area})
-        found = cells_of(somewhere, np.empty(0), np.empty(0))
+        found = cells_of(somewhere)
         mapped = [0 if cells is None else cells.size for cells in found]
         samples = samples_of_map(design.map, found[0], solver)
     return Size(

@@ -6,8 +6,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Names
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.geometry import unwrapped_longitudes
-from cagp_dist.pipeline import Affine, Solver
+from cagp_dist.pipeline import Affine, Observations, Solver
 from cagp_dist.pipeline.map_cells import MapCells, tiled
 from cagp_dist.service.jobfile.design_table import MapGrid
 from cagp_dist.space import SPHERE, Space
@@ -37,16 +36,16 @@ class Wanted:
 
 
 def cells_of(
-    table: MapGrid | None, north: Array, east: Array, *, space: Space = SPHERE
+    table: MapGrid | None, points: Observations | None = None
 ) -> tuple[MapCells | None, MapCells | None]:
     """Cells of the map with error bars, and those of the finer one of the mean, where they are asked for."""
     if table is None:
         return None, None
-    whole = map_cells(table, north, east, space=space)
+    whole = map_cells(table, points)
     if table.std_resolution_degrees is None:
         return whole, None
     coarse = table.model_copy(update={"resolution_degrees": table.std_resolution_degrees})
-    return map_cells(coarse, north, east, space=space), whole
+    return map_cells(coarse, points), whole
 
 
 def samples_of_map(table: MapGrid | None, cells: MapCells | None, solver: Solver) -> int:
@@ -63,14 +62,16 @@ def samples_of_map(table: MapGrid | None, cells: MapCells | None, solver: Solver
     return DEFAULT_SAMPLES if suits and fine else 0
 
 
-def map_cells(table: MapGrid, north: Array, east: Array, *, space: Space = SPHERE) -> MapCells:
-    """Cells that fill the area of a map, by default that of points (n,), from west to east."""
+def map_cells(table: MapGrid, points: Observations | None = None) -> MapCells:
+    """Cells that fill the area of a map, by default that of the points, from west to east."""
+    space = SPHERE if points is None else points.space
     step, globe = table.step, space.has_latitudes
     if table.area is not None:
         upper, left, lower, right = table.area if globe else space.region(list(table.area), table.area)
         right = right if right > left else right + 360.0
     else:
-        upper, left, lower, right = points_area(north, east) if globe else space.extent(north, east, step)
+        assert points is not None
+        upper, left, lower, right = points.extent(step)
     try:
         cells = tiled((upper, left, lower, right), step, space, means=table.kind == "cells")
     except ArgumentError as error:
@@ -86,20 +87,3 @@ def map_cells(table: MapGrid, north: Array, east: Array, *, space: Space = SPHER
     if edges is not None:
         edges = edges[0], edges[1][:, order] + (ordered - cells.east[order])
     return replace(cells, east=ordered, edges=edges)
-
-
-def points_area(latitude_degrees: Array, longitude_degrees: Array) -> tuple[float, float, float, float]:
-    """North, west, south and east of points; a full circle that ends within a row of a pole reaches it."""
-    south, north = float(latitude_degrees.min()), float(latitude_degrees.max())
-    unwrapped = np.unique(unwrapped_longitudes(longitude_degrees))
-    west, east = float(unwrapped[0]), float(unwrapped[-1])
-    spacing = float(np.median(np.diff(unwrapped))) if unwrapped.size > 1 else 0.0
-    if 360.0 - (east - west) > 1.5 * spacing:
-        return north, west, south, east
-    row = float(np.median(np.diff(np.unique(latitude_degrees)))) if north > south else 0.0
-    return (
-        90.0 if north + row > 90.0 - 1e-6 else north,
-        0.0,
-        -90.0 if south - row < -90.0 + 1e-6 else south,
-        360.0,
-    )

@@ -106,7 +106,7 @@ def design_points(points: Observations, *, table: DesignTable, block_size: int) 
         in_folds = _in_folds(table.test, points, test)
         test = in_folds.held_out
     ordered = space_filling_order(space.positions(north[train], east[train]), block_size=block_size)
-    cells, mean_cells = cells_of(table.map, north, east, space=space)
+    cells, mean_cells = cells_of(table.map, points)
     stood_for = areas[test] / choices["test"].chance[test]
     kept = choices["calibration"].points if "calibration" in choices else None
     blocks = None

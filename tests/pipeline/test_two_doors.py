@@ -85,8 +85,8 @@ def job(folder, observations, *, prior, solver):
     )
 
 
-def assert_same(path, krige, name):
-    with xr.open_zarr(path, group="targets") as run:
+def assert_same(path, krige, name, group="targets"):
+    with xr.open_zarr(path, group=group) as run:
         for ours, published in (("mean", f"{name}_mean"), ("std", f"{name}_std")):
             values = run[published].values
             np.testing.assert_array_equal(values, np.broadcast_to(krige[ours].values, values.shape))
@@ -199,6 +199,25 @@ def test_recalibrations_learn_from_the_same_errors(folder, tmp_path, errors, sol
                 values = targets[f"t_{name}"].values.ravel()
                 np.testing.assert_array_equal(values, found[name].values.ravel())
             assert (found["predictive_std"] != np.hypot(found["std"], 0.3)).any()
+
+
+def test_a_map_of_which_no_area_is_said_is_of_the_same_cells(folder, tmp_path):
+    parsed = parse_job(
+        job_text(
+            observations={"source": f"file:{folder / 'region.nc'}", "variable": "t2m"},
+            design={"train": {"kind": "all"}, "map": {"kind": "grid", "resolution_degrees": 3.0}},
+            prior={"kernel": "matern32", **NUMBERS, "noise_variance": 0.09},
+            solver={"name": "cholesky"},
+            output={"root": tmp_path / "out"},
+        )
+    )
+    given = {"kernel": "matern32", **NUMBERS, "noise_std": 0.3, "progress": False}
+    found = cagp.krige(f"file:{folder / 'region.nc'}", to=3.0, solver=cagp.Cholesky(), **given)
+    path = run(parsed).path
+    assert_same(path, found, "t2m", "map")
+    with xr.open_zarr(path, group="map") as cells:
+        for name in ("latitude", "longitude"):
+            np.testing.assert_array_equal(cells[name], found[name])
 
 
 def test_each_value_alone_is_what_as_many_folds_predict(folder):

@@ -15,7 +15,7 @@ from cagp_dist.pipeline import Observations
 from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.design_table import DesignTable, MapGrid
-from cagp_dist.service.map_cells import map_cells, points_area
+from cagp_dist.service.map_cells import map_cells
 from cagp_dist.service.point_roles import (
     cell_areas,
     design_points,
@@ -349,7 +349,7 @@ def test_impossible_designs_are_refused(train, test, key):
 
 def cells(resolution, area=None, points=GLOBE):
     wanted = {"kind": "grid", "resolution_degrees": resolution, "area": area}
-    return map_cells(MapGrid.model_validate(wanted), *points)
+    return map_cells(MapGrid.model_validate(wanted), gridded(*points))
 
 
 def test_a_global_map_fills_the_globe_and_avoids_the_poles():
@@ -397,14 +397,14 @@ def test_a_map_of_an_area_may_cross_a_meridian(west, east, longitudes):
         (np.arange(-90.0, 90.1, 0.75), np.arange(0.0, 360.0, 0.75), (90.0, 0.0, -90.0, 360.0)),
         (np.arange(-89.5, 90.0, 1.0), np.arange(0.5, 360.0, 1.0), (90.0, 0.0, -90.0, 360.0)),
         (np.arange(20.0, 60.1, 0.5), np.arange(0.0, 360.0, 1.5), (60.0, 0.0, 20.0, 360.0)),
-        (np.arange(30.0, 60.1, 0.25), np.arange(-10.0, 40.1, 0.25) % 360, (60.0, -10.0, 30.0, 40.0)),
+        (np.arange(30.0, 60.1, 0.25), np.arange(-10.0, 40.1, 0.25) % 360, (60.0, 350.0, 30.0, 400.0)),
         (np.arange(-45.0, -10.0, 1.0), np.arange(110.0, 155.0, 1.0), (-11.0, 110.0, -45.0, 154.0)),
         (np.arange(50.0, 60.1, 0.25), np.arange(170.0, 200.1, 0.25), (60.0, 170.0, 50.0, 200.0)),
-        (np.array([10.0]), np.array([20.0]), (10.0, 20.0, 10.0, 20.0)),
+        (np.array([10.5, 12.5]), np.array([20.5, 22.5]), (13.0, 20.0, 10.0, 23.0)),
     ],
 )
 def test_area_of_the_points(latitude, longitude, area):
-    assert points_area(*grid(latitude, longitude)) == pytest.approx(area)
+    assert gridded(*grid(latitude, longitude)).extent() == pytest.approx(area)
 
 
 def test_a_regional_source_gets_a_map_of_its_own_area():
@@ -424,7 +424,7 @@ def test_a_map_of_too_many_cells_is_refused(resolution):
 
 def test_a_single_point_has_a_map_of_one_cell():
     found = cells(2.0, points=(np.array([10.0]), np.array([20.0])))
-    assert (found.north.tolist(), found.east.tolist()) == ([10.0], [20.0])
+    assert (found.north.tolist(), found.east.tolist()) == ([10.5], [20.5])
 
 
 @pytest.mark.exhaustive
