@@ -2,7 +2,7 @@
 
     python -m pipelines.fit JOB.toml
 
-Exit codes as of `cagp`: 3 says that the fit did not end well; nothing is printed then.
+Exit codes as of `cagp`: 3 says that the fit did not end well.
 """
 
 import logging
@@ -11,9 +11,12 @@ from collections.abc import Sequence
 
 from cagp_dist.errors import CagpError
 from cagp_dist.service.events import logged
-from cagp_dist.service.job_fit import check_fit, prior_table
+from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import fit_job
+
+
+NOT_CONVERGED = 3
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,11 +27,13 @@ def main(arguments: Sequence[str]) -> int:
     try:
         job = load_job(arguments[0])
         fitted = fit_job(job, observe=logged)
-        check_fit(job.prior, fitted)
     except CagpError as error:
         logging.error("%s", error)
         return error.exit_code
     print(prior_table(job.prior, fitted))
+    if fitted.warning:
+        logging.warning("%s", fitted.warning)
+        return NOT_CONVERGED
     return 0
 
 

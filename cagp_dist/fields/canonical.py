@@ -49,7 +49,7 @@ from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.text import shown_time
 from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable, range_error, variable_of
 
-Values = NDArray[np.float32]
+Values = NDArray[np.floating]  # in the precision of the source
 
 
 def canonical(*datasets: xr.Dataset, selection: Selection = EVERYTHING) -> xr.Dataset:
@@ -341,11 +341,11 @@ def _times(field: Gridded, wanted: Times | None) -> Times:
 
 
 def _scaled(values: NDArray[np.floating], scale: tuple[float, float]) -> Values:
-    """Bring values to another unit, worked out in double precision."""
+    """Bring values to another unit, worked out in double precision and kept in that of the source."""
     factor, offset = scale
     if scale == (1.0, 0.0):
-        return values.astype(np.float32, copy=False)
-    return (factor * values.astype(np.float64) + offset).astype(np.float32)
+        return values
+    return (factor * values.astype(np.float64) + offset).astype(values.dtype)
 
 
 def _empty(values: NDArray[np.floating]) -> NDArray[np.bool_]:

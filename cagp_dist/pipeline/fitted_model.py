@@ -105,8 +105,11 @@ class FittedModel:
     def is_doubtful(self) -> bool:
         """Whether plugged-in numbers are no optimum, but for a noise that is too small to be found."""
         result = self.result if self.integrated is None else None
-        beside = Prior(self.kernel, self.nugget)  # what is fitted of the noise
-        return result is not None and not result.status.ok and not noise_is_negligible(result, beside)
+        if result is None or result.status.ok:
+            return False
+        # what is fitted of the noise, beside what is known of it
+        beside = Prior(self.kernel, self.nugget) if self.nugget > 0.0 else result.prior
+        return not noise_is_negligible(result, beside)
 
     @property
     def mixes(self) -> bool:

@@ -114,10 +114,10 @@ def _times(batches: dict[str, Batch]) -> Times:
 def _check_canonical(field: xr.Dataset) -> str:
     """Check the form of a field, and return the name of its variable."""
     names = [str(name) for name in field.data_vars]
-    if len(names) != 1 or field[names[0]].dims != DIMENSIONS or field[names[0]].dtype != np.float32:
+    if len(names) != 1 or field[names[0]].dims != DIMENSIONS or field[names[0]].dtype.kind != "f":
         raise ArgumentError(
             f"the field holds {names} with dimensions {dict(field.sizes)}; expected one variable "
-            f"{DIMENSIONS} in float32, such as t2m. Bring it into canonical form first.",
+            f"{DIMENSIONS} of floating numbers, such as t2m. Bring it into canonical form first.",
             key="not-canonical",
         )
     for axis in DIMENSIONS:
@@ -198,7 +198,8 @@ def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:
         stored = read_batch(store / name, times)
         offered = field[variable].sel(time=stored.time).values
         for time, old, new in zip(stored.time.values, stored[variable].values, offered, strict=True):
-            if not np.array_equal(old, new, equal_nan=True):
+            # what is there in single precision stays so
+            if not np.array_equal(old, new.astype(old.dtype), equal_nan=True):
                 apart = np.abs(old - new)[np.isfinite(old) & np.isfinite(new)]
                 raise StoreError(
                     f"time {_shown(time)} is in {store} already with other values, which differ by up to "

@@ -58,7 +58,8 @@ def folder(tmp_path_factory):
             field[(day, *missing)] = np.nan
         days = np.array(["2020-01-01", "2020-01-02"], "M8[ns]")
         coordinates = {"time": days, "latitude": rows, "longitude": columns}
-        named = xr.DataArray(field.astype(np.float32), coordinates, name="t2m", attrs={"units": "K"})
+        field = field.astype(np.float64 if name == "region" else np.float32)
+        named = xr.DataArray(field, coordinates, name="t2m", attrs={"units": "K"})
         named.to_netcdf(folder / f"{name}.nc", engine="h5netcdf")
     return folder
 

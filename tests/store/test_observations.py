@@ -298,7 +298,6 @@ def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path):
     [
         lambda d: d.assign(tp=d.t2m),
         lambda d: d.transpose("latitude", ...),
-        lambda d: d.astype("float64"),
         lambda d: d.isel(time=[1, 0]),
         lambda d: d.isel(time=[]),
         lambda d: d.isel(latitude=slice(None, None, -1)),

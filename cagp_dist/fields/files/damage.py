@@ -76,7 +76,7 @@ def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
 
 
 def check_jumps(
-    values: NDArray[np.float32], moments: Times, north: Array, east: Array, variable: Variable, space: Space
+    values: NDArray[np.floating], moments: Times, north: Array, east: Array, variable: Variable, space: Space
 ) -> None:
     """Refuse fields (T, P, Q) of which one value is far from all its neighbours."""
     if min(values.shape[1:]) < LEAST_POINTS:
@@ -101,7 +101,7 @@ def check_jumps(
             )
 
 
-def _largest_jump(field: NDArray[np.float32]) -> tuple[int, int, float, float] | None:
+def _largest_jump(field: NDArray[np.floating]) -> tuple[int, int, float, float] | None:
     """Find the value that stands out most, by how much, and how far neighbours differ elsewhere at most."""
     with np.errstate(invalid="ignore", over="ignore"):
         down, along = (np.nan_to_num(np.abs(np.diff(field, axis=axis)), nan=0.0) for axis in (0, 1))
