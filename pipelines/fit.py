@@ -15,7 +15,6 @@ from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import fit_job
 
-
 NOT_CONVERGED = 3
 
 

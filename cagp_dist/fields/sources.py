@@ -109,7 +109,8 @@ def open_source(
     -------
     xarray.Dataset
         One variable (time, latitude, longitude) in the precision of the source, ``t2m`` in kelvin, latitude
-        ascending, longitude ascending in [0, 360), time datetime64[ns]; attributes ``source`` and ``source_sha256``. In a plane
+        ascending, longitude ascending in [0, 360), time datetime64[ns]; attributes ``source`` and
+        ``source_sha256``. In a plane
         it is (time, y, x), both ascending, with the variable of the system if that is known. Places of their
         own are (time, point).
 

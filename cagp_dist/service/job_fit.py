@@ -110,8 +110,8 @@ class FittedPrior:
 
     @property
     def warning(self) -> str:
-        """Say what is doubtful about numbers that are plugged in; empty where nothing is."""
-        if self.ok or self.model.integrated is not None:
+        """Say what is doubtful about the numbers where they are plugged in; empty where nothing is."""
+        if self.ok:
             return ""
         kernel = self.result.prior.kernel
         named = Numbering(len(kernel.parts), kernel.coordinates).names
