@@ -21,16 +21,14 @@ from scipy.spatial import cKDTree
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.axes import on_plane
-from cagp_dist.fields.bilinear import bilinear
-from cagp_dist.fields.covariates import ascending, covariate, on_axes, open_covariate
+from cagp_dist.fields.covariates import PlaneField, covariate, open_covariate, plane_field
 from cagp_dist.fields.observed_objects import ObservedObject
-from cagp_dist.fields.selection import Asked
 from cagp_dist.geometry import degrees, is_pole, widest_gap
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial, check_known
 from cagp_dist.pipeline import Observations
+from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.map_mean import MeanLike, is_read
 from cagp_dist.prior import EstimatedMean, Mean
 from cagp_dist.space import SPHERE, Plane, Space
@@ -159,21 +157,6 @@ class StaticColumn:
         return found[0] * values + found[1]
 
 
-@dataclass(frozen=True, eq=False)
-class PlaneField:
-    """A field on a grid of x and y of a plane, interpolated bilinearly."""
-
-    name: str
-    x: Array  # (Q,), ascending
-    y: Array  # (P,), ascending
-    values: Array  # (P, Q)
-    space: Space
-
-    def at(self, X: Array) -> Array:
-        """Values at positions X (n, 2), or (n, 4) beside hours; NaN where it is not known."""
-        return bilinear((self.y, self.x), self.values, self.space.places(X[:, :2]))
-
-
 @dataclass(frozen=True)
 class Drift:
     """A trend and multiples of static fields, an `EstimatedMean`."""
@@ -206,14 +189,17 @@ class Drift:
         return np.array([field.at(X) for field in self.fields]).reshape(-1, len(X)).T
 
 
-def with_known_drift(observed: ObservedObject, drift: Drift) -> ObservedObject:
-    """Leave out the observations at places where a field of the drift is not known."""
+def with_known_drift(observed: ObservedObject, mean: Drift | Background) -> ObservedObject:
+    """Leave out the observations at places where a field of the drift, or a background, is not known."""
     points, there = observed.points, observed.points.there
     known = np.ones(len(points.positions), dtype=bool)
-    known[there] = np.isfinite(drift.fields_at(points.positions[there])).all(axis=1)
+    if isinstance(mean, Background):
+        known[there] = mean.known_at(points.X[there], points)
+    else:
+        known[there] = np.isfinite(mean.fields_at(points.positions[there])).all(axis=1)
     if known.all():
         return observed
-    _tell_unknown(drift, "observations", "left out", ~known, points.positions)
+    _tell_unknown(mean, "observations", "left out", ~known, points.positions, observed.space)
     if not points.in_time:  # they keep their rows, as those of a grid have to
         return replace(observed, points=points.only(np.flatnonzero(known)))
     static = {name: column[known] for name, column in observed.static.items()}
@@ -247,11 +233,23 @@ def known_targets(targets: Targets, drift: Drift, observed: ObservedObject) -> T
     values = averaged(wanted, at_targets(drift, targets).fields_at(target_points(wanted)))
     known: Mask = np.asarray(np.isfinite(values).all(axis=1))
     if not known.all():
-        _tell_unknown(drift, "targets", "NaN", ~known, targets.positions)
+        _tell_unknown(drift, "targets", "NaN", ~known, targets.positions, targets.space)
     seen_at = drift.fields_at(observed.points.positions[observed.points.there])
     for number, term in enumerate(drift.fields):
         _tell_far(term, targets, seen_at[:, number], values[known, number])
     return targets if known.all() else replace(targets, known=known)
+
+
+def background_targets(targets: Targets, mean: Background, observed: ObservedObject) -> Targets:
+    """Say at which targets a background is known, at all of their times."""
+    wanted = targets.points.wanted
+    unknown = (~mean.known_at(target_points(wanted), observed.points)).astype(np.float64)
+    part = averaged(wanted, unknown[:, None])[:, 0].reshape(-1, len(targets.positions))
+    lost: Mask = np.asarray((part > 0.0).any(axis=0))
+    if not lost.any():
+        return targets
+    _tell_unknown(mean, "targets", "NaN", lost, targets.positions, targets.space)
+    return replace(targets, known=~lost)
 
 
 def at_targets(drift: Drift, targets: Targets) -> Drift:
@@ -269,12 +267,16 @@ def _differ(first: Array, second: Array) -> Mask:
     return np.asarray(np.abs(first - second) > SAME_VALUE * np.maximum(np.abs(first), np.abs(second)))
 
 
-def _tell_unknown(drift: Drift, what: str, become: str, unknown: Mask, X: Array) -> None:
-    """Warn of places without a value of the drift; `DataError` if these are all."""
-    names = " or ".join(repr(field.name) for field in drift.fields)
+def _tell_unknown(
+    mean: Drift | Background, what: str, become: str, unknown: Mask, X: Array, space: Space
+) -> None:
+    """Warn of places without a value of the drift or background; `DataError` if these are all."""
+    fields = [field.name for field in mean.fields] if isinstance(mean, Drift) else mean.names
+    what_of = "drift" if isinstance(mean, Drift) else "background"
     text = (
-        f"the drift {names} is not known at {int(unknown.sum()):,} of {unknown.size:,} {what}, such as "
-        f"{_place(X[unknown.argmax()], drift.space)}: its grid ends before, or it is NaN there"
+        f"the {what_of} {' or '.join(map(repr, fields))} is not known at {int(unknown.sum()):,} of "
+        f"{unknown.size:,} {what}, such as {_place(X[unknown.argmax()], space)}: its grid ends before, or it "
+        "is NaN there"
     )
     if unknown.all():
         raise DataError(
@@ -339,7 +341,7 @@ def mean_given(mean: MeanTerms, observed: ObservedObject) -> MeanLike:
         elif isinstance(term, str) and ":" not in term:
             named.append(term)
         elif isinstance(observed.space, Plane) and isinstance(term, xr.DataArray):
-            fields.append(_plane_field(term, observed.space))
+            fields.append(plane_field(term, observed.space))
         else:
             fields.append(_field(term))
     names = [field.name for field in fields]
@@ -394,30 +396,6 @@ def _expected() -> str:
 
 def _is_field(term: object) -> bool:
     return callable(getattr(term, "at", None)) and isinstance(getattr(term, "name", None), str)
-
-
-def _plane_field(term: xr.DataArray, plane: Plane) -> PlaneField:
-    """Take a field on a grid of x and y in the system and unit of the observations."""
-    name = str(term.name or "field")
-    where = on_plane(term)
-    own = None if where is None else where.space
-    if not isinstance(own, Plane):
-        raise ArgumentError(
-            f"mean has the field {name!r} with the dimensions {tuple(term.dims)}, and the places are points "
-            "of a plane; expected one on a grid with axes x and y.",
-            key="covariate",
-        )
-    if own.crs is not None and not own.is_of(plane):
-        raise ArgumentError(
-            f"mean has the field {name!r} on the {own.text}, and the observations lie on the {plane.text}; "
-            "expected one system. Bring the field to it, with rioxarray for example, or give its values at "
-            "the places as a column.",
-            key="drift-system",
-        )
-    north, east, values = on_axes(term, name, asked=Asked(*own.names))
-    scale = plane.scale_of(own.unit, name)
-    y, x, values = ascending(scale * north, scale * east, values)
-    return PlaneField(name, x, y, values, plane)
 
 
 def _field(term: object) -> CovariateField:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.checks import check_memory_limit, check_word
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.backgrounds import read_background
 from cagp_dist.fields.column_roles import column_roles
 from cagp_dist.fields.observed_objects import (
     ObservedObject,
@@ -23,6 +24,7 @@ from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.drift import Drift, MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
+from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
 from cagp_dist.pipeline.fitted_model import KernelLike, families
 from cagp_dist.pipeline.integration import check_hyperparameters
@@ -71,8 +73,8 @@ def read(
             stacklevel=4,
         )
         observed = _observe(model, observations, y, in_time=False)
-    mean = mean_given(terms_of_mean(model), observed) if model.prior is None else model.prior.mean
-    if isinstance(mean, Drift):
+    mean = _mean_of(model, observed)
+    if isinstance(mean, Drift | Background):
         observed = with_known_drift(observed, mean)
     if not observed.points.in_time:  # each field has a mean of its own
         check_every_field(observed.points)
@@ -85,15 +87,53 @@ def read(
     return observed, mean
 
 
+def _mean_of(model: "Kriging", observed: ObservedObject) -> MeanLike:
+    """Give the mean: that of the prior, a background, or what its terms say."""
+    if model.background is None:
+        if model.background_std is not None:
+            raise ArgumentError(
+                "background_std was given without background; expected both, or variance=, the square of the "
+                "standard deviation of the field about its mean.",
+                key="background-std-alone",
+            )
+        return mean_given(terms_of_mean(model), observed) if model.prior is None else model.prior.mean
+    given = 0.0 if model.mean is None and model.drift is None else terms_of_mean(model)
+    others = {
+        "prior": model.prior is not None,
+        f"mean={given!r}": not isinstance(given, int | float | np.number),
+        f"transform={model.transform!r}": model.transform != "none",
+        "background_std with at": model.background_std is not None and observed.points.in_time,
+    }
+    if refused := [name for name, there in others.items() if there]:
+        raise ArgumentError(
+            f"background and {' and '.join(refused)} were given, which do not go together; expected a number "
+            "as mean, that of the innovations, and otherwise one of them.",
+            key="background-with-others",
+        )
+    points = observed.points
+    found = read_background(
+        model.background,
+        model.background_std,
+        space=observed.space,
+        variable=observed.name,
+        units=observed.attributes.get("units", ""),
+        innovation_mean=float(given),  # type: ignore[arg-type]
+        around=None if points.in_time or np.isnat(points.times).any() else points.times,
+    )
+    if found.std is not None and points.in_time:
+        return replace(found, std=None)  # the spread of an ensemble, which was not asked for
+    return found
+
+
 def says_mean(model: "Kriging") -> bool:
     """Whether a mean was asked for that is not the default."""
-    return not (isinstance(model.mean, str) and model.mean == MEAN)
+    return model.mean is not None and not (isinstance(model.mean, str) and model.mean == MEAN)
 
 
 def terms_of_mean(model: "Kriging") -> MeanTerms:
     """Give the mean as it was written: ``drift`` is its name of before."""
     if model.drift is None:
-        return model.mean
+        return MEAN if model.mean is None else model.mean
     if says_mean(model):
         raise ArgumentError(
             f"mean is {model.mean!r}, and a drift was given, the former name of the same argument; expected "

@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices, Marks
 from cagp_dist.checks import as_numbers, check_count, check_memory_limit, check_positive, check_word
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.backgrounds import BackgroundLike, ErrorLike
 from cagp_dist.fields.observed_objects import ObservedObject, Source
 from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
-from cagp_dist.kriging.drift import Drift, MeanTerms, at_targets, known_targets
+from cagp_dist.kriging.drift import Drift, MeanTerms, at_targets, background_targets, known_targets
 from cagp_dist.kriging.given_observations import given_kernel, read, roles_of
 from cagp_dist.kriging.learning import settings_of
 from cagp_dist.kriging.map_dataset import (
@@ -42,8 +43,9 @@ from cagp_dist.kriging.map_targets import (
 )
 from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.pipeline import Hyperparameters, Resources, Solver
+from cagp_dist.pipeline.background import Background, weighted
 from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
-from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, MEAN, NUGGET, RECALIBRATION, UNINFORMED
+from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, NUGGET, RECALIBRATION, UNINFORMED
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
@@ -74,10 +76,12 @@ def krige(
     causal: bool = False,
     kind: Kind = "grid",
     kernel: KernelLike = KERNEL,
-    mean: MeanTerms = MEAN,
+    mean: MeanTerms | None = None,
     value: str | None = None,
     noise_std: str | float | None = None,
     nugget_std: float | str | None = NUGGET,
+    background: BackgroundLike | None = None,
+    background_std: ErrorLike | None = None,
     prior: Prior | None = None,
     solver: "str | Solver" = "auto",
     recalibration: str = RECALIBRATION,
@@ -151,7 +155,8 @@ def krige(
     mean : str, xarray.DataArray, several of them, EstimatedMean, number or callable
         Prior mean. Terms have coefficients that are estimated with the field, with their uncertainty
         included in ``std`` (universal kriging; with a field, kriging with external drift); kernel and noise
-        are fitted by restricted maximum likelihood. "constant", the default, is ordinary kriging.
+        are fitted by restricted maximum likelihood. "constant", the default without a background, is
+        ordinary kriging.
         "regional_linear" is linear in latitude and longitude, counted from the middle of the observations,
         the attribute ``centre_of_drift``, or in x and y of a plane, counted from the attribute
         ``centre_of_plane``. "quadratic-latitude" and "harmonic-latitude" are those of `MEANS`. Static fields
@@ -172,6 +177,18 @@ def krige(
         as what a station sees and its surroundings do not. None fits it. "auto" fits it beside the noise of
         each observation, unless ``at`` is given, or lengthscale and variance are; beside a number for all it
         is zero.
+    background : xarray.DataArray or Dataset, str, or sequence of DataArray, optional
+        A first guess of the field, such as a forecast, which the observations correct: the prior mean, with
+        coefficient 1. Bilinear between the points of its grid; of several times linear in between. Units are
+        converted; observations where it is not known are left out, and targets are NaN there, with a
+        warning. Also "file:PATH:VARIABLE", "zarr:ADDRESS:VARIABLE" or another source of fields. With a
+        dimension of members, or as a sequence of them, it is an ensemble: its mean, and its spread (divisor
+        n - 1) as ``background_std``. What is expected of observation minus background is 0, or the number
+        ``mean``. The attributes ``innovation_mean``, ``innovation_std_ratio`` and ``innovation_ratio`` say
+        whether variance and noise are right; the ratios are 1 then.
+    background_std : number, xarray.DataArray or Dataset, or str, optional
+        Standard deviation of the error of the background, which holds the variance of the kernel; noise is
+        held too where it is given. A field needs ``noise_std``. None: the variance is fitted.
     prior : Prior, optional
         Fixes every parameter, noise and mean included. Without it, lengthscale, variance and noise are fitted
         by maximum likelihood unless given.
@@ -336,10 +353,12 @@ class Kriging:
     """
 
     kernel: KernelLike = KERNEL
-    mean: MeanTerms = MEAN
+    mean: MeanTerms | None = None
     value: str | None = None
     noise_std: str | float | None = None
     nugget_std: float | str | None = NUGGET
+    background: BackgroundLike | None = None
+    background_std: ErrorLike | None = None
     prior: Prior | None = None
     solver: str | Solver = "auto"
     recalibration: str = RECALIBRATION
@@ -424,6 +443,8 @@ class Kriging:
         if isinstance(mean, Drift):
             targets = known_targets(targets, mean, observed)
         if not observed.points.in_time:
+            if isinstance(mean, Background):
+                targets = background_targets(targets, mean, observed)
             if at is not None and self.at is None:
                 raise ArgumentError(
                     f"at is {at!r}, and each field was fitted separately; give the times from the beginning, "
@@ -431,7 +452,8 @@ class Kriging:
                     key="at-after-fit",
                 )
             return targets
-        return targets.at_times(*times_of_maps(self.at if at is None else at, observed))
+        targets = targets.at_times(*times_of_maps(self.at if at is None else at, observed))
+        return background_targets(targets, mean, observed) if isinstance(mean, Background) else targets
 
     def _learn_from(self, observed: ObservedObject, mean: MeanLike, call: _Call) -> None:
         """Learn kernel and noise."""
@@ -531,7 +553,8 @@ class Kriging:
             )
             task = replace(task, recalibration=found)
         result = solve_task(task, call.step, model=learned)
-        solution, prior = result.solution, prior_variance(learned.kernel, targets.points.wanted)
+        wanted = weighted(targets.points.wanted, learned.scale(observed.points))
+        solution, prior = result.solution, prior_variance(learned.kernel, wanted)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
         if (drift := solution.drift) is not None and drift.names == ("constant",):
@@ -548,6 +571,8 @@ class Kriging:
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
         written = f"cagp.krige({', '.join(filter(None, settings))})"
         result = as_dataset(solved.solution, observed, learned, targets, call=written)
+        if solved.innovations is not None:
+            result.attrs |= solved.innovations.attributes()
         if targets.in_time:
             prior = prior_variance(learned.kernel, targets.points.wanted)
             left = (solved.solution.std**2 / prior).reshape(targets.hours.size, -1).min(axis=1)

@@ -12,7 +12,9 @@ from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.given_observations import given_kernel, says_mean
 from cagp_dist.pipeline import Observations
+from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import NUGGET
+from cagp_dist.pipeline.fitted_model import families
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.task import ModelSettings
 from cagp_dist.space import Space
@@ -49,6 +51,8 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
         )
         if isinstance(model.kernel, Kernel):
             fixed = numbers_of(model.kernel, fixed, observed.space)
+        if isinstance(mean, Background) and mean.std is not None:
+            fixed = _of_background(model, mean, fixed)
     return ModelSettings(
         model.kernel,
         mean,
@@ -57,6 +61,20 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
         nugget_std=nugget_of(model, observed.points),
         hyperparameters=model.hyperparameters,
     )
+
+
+def _of_background(
+    model: "Kriging", background: Background, fixed: Mapping[str, list[float]]
+) -> dict[str, list[float]]:
+    """Hold the variance at that of the error of a background; over a field of it the variance is one."""
+    if "variance" in fixed or len(families(model.kernel)) > 1:
+        what = f"kernel {model.kernel!r}, a sum" if "variance" not in fixed else "variance of the kernel"
+        raise ArgumentError(
+            f"background_std and the {what}, were both given; expected one of them: the variance is the "
+            "square of background_std, and is not shared out among parts of a sum.",
+            key="background-std-and-variance",
+        )
+    return {**fixed, "variance": [background.std**2 if isinstance(background.std, float) else 1.0]}
 
 
 def nugget_of(model: "Kriging", points: Observations) -> float | None:
@@ -73,7 +91,8 @@ def nugget_of(model: "Kriging", points: Observations) -> float | None:
     numbers = isinstance(model.kernel, Kernel) or (
         model.variance is not None and (model.lengthscale is not None or model.lengthscale_km is not None)
     )
-    return None if of_places and not numbers and not points.in_time else 0.0
+    holds = model.background_std is not None  # with the noise that is known
+    return None if of_places and not numbers and not points.in_time and not holds else 0.0
 
 
 def _check_alone(model: "Kriging") -> None:

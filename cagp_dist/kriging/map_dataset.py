@@ -15,6 +15,7 @@ from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.drift import Drift
 from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.pipeline import FitResult
+from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Solution
@@ -169,7 +170,7 @@ def attributes(
         "solver": "; ".join(prediction.solvers),
         "kernel": repr(kernel),
         **observed.space.lengthscales_said(learned.lengthscales),
-        "prior_std": float(np.sqrt(kernel.variance)),
+        "prior_std": float(np.sqrt(kernel.variance)),  # over background_std, where that is a field
         "noise_std": noise_text(learned),
         "prior_mean": learned.mean_text,
         "observations_used": observed.points.count,
@@ -186,6 +187,8 @@ def attributes(
         } | {"intervals_level": 1.0 - 2.0 * INTERVAL[0]}
     if isinstance(learned.mean, Drift):
         said |= learned.mean.attributes
+    if isinstance(background := learned.mean, Background):
+        said |= background.attributes
     if learned.hours:
         said["lengthscale_hours"] = one_or_all(learned.hours)
     if units:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from cagp_dist.likelihood.kernel_choice import CANDIDATES
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering, is_family
 from cagp_dist.means import MEANS
+from cagp_dist.pipeline.background import Background, over_scale
 from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.fitting import Sites, choose_sites, fit_numbers
 from cagp_dist.pipeline.map_mean import MeanLike, is_estimated, is_read, mean_of, mean_of_all
@@ -25,6 +27,7 @@ from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.split import Split
 from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.remedies import Setting
 from cagp_dist.runtime.memo import Memo
 from cagp_dist.space_time import SpaceTime
 
@@ -126,6 +129,8 @@ class FittedModel:
         """The mean for people."""
         if isinstance(self.mean, (str, int, float)):
             return self.mean
+        if isinstance(self.mean, Background):
+            return f"background {self.mean.guess.field.name}"
         for name, family in MEANS.items():
             if isinstance(self.mean, type(family)) and family == self.mean:
                 return name
@@ -148,12 +153,25 @@ class FittedModel:
                 yield NumberError(kind, float(value), why if np.isnan(value) else "")
 
     def prior(self, observed: Observations, places: Indices, fields: Indices | None = None) -> Prior:
-        """Prior of all fields, or of some with the same gaps; a mean has a column for each."""
+        """Prior of all fields, over their scale, or of some with the same gaps; a mean has a column each."""
         noise = self.noise_variance
-        level = float(noise) if noise.ndim == 0 else noise[places]
+        level: float | Array = float(noise) if noise.ndim == 0 else noise[places]
         if fields is None:
-            return Prior(self.kernel, level, mean_of_all(self.mean, observed, places))
-        return Prior(self.kernel, level, mean_of(self.mean, observed, places, fields))
+            mean = mean_of_all(self.mean, observed, places)
+        else:
+            mean = mean_of(self.mean, observed, places, fields)
+        if (scale := self.scale(observed)) is None:
+            return Prior(self.kernel, level, mean)
+        return Prior(self.kernel, level / scale(observed.X[places]) ** 2, over_scale(mean, scale))
+
+    def scale(self, observed: Observations) -> Callable[[Array], Array] | None:
+        """By what the field is divided before kernel and solvers see it; None where by nothing."""
+        mean = self.mean
+        return (
+            partial(mean.scale_at, observed=observed)
+            if isinstance(mean, Background) and mean.scales
+            else None
+        )
 
 
 def given_model(observed: Observations, prior: Prior) -> FittedModel:
@@ -283,6 +301,27 @@ def known_noise(observed: Observations, there: Indices, noise_std: float | None)
     if (every == own[0]).all():
         return np.asarray(own[0])
     return np.where(every > 0.0, every, own.mean())
+
+
+def innovations_over_scale(
+    observed: Observations, background: Background, noise_std: float | None
+) -> Observations:
+    """Innovations over the standard deviation of the background's error, and their noise likewise."""
+    there = observed.there
+    known = np.broadcast_to(known_noise(observed, there, noise_std), observed.north.shape)
+    if not (known[there] > 0.0).all():
+        raise ArgumentError(
+            "background_std is a field, and nothing is known of the noise of the observations, which cannot "
+            "be told from it then; expected noise_std, a number or a column.",
+            key="background-noise",
+            remedies=(Setting("noise_std", 0.5, "or what it is"),),
+        )
+    scale = np.ones(known.size)
+    scale[there] = background.scale_at(observed.X[there], observed)
+    values = observed.values.copy()
+    mean = background.mean_of(observed, np.arange(observed.fields))
+    values[:, there] = (values[:, there] - mean(observed.X[there]).T) / scale[there]
+    return replace(observed, values=values, noise_variance=known / scale**2)
 
 
 def _check_nugget(nugget_std: float | None, *, known: bool) -> None:

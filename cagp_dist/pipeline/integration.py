@@ -23,6 +23,7 @@ from cagp_dist.likelihood.exact.integrated import (
     why_not,
 )
 from cagp_dist.likelihood.kernel_choice import kernel_probabilities
+from cagp_dist.pipeline.background import over_scale, weighted
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -125,19 +126,19 @@ def predict_fields(
     if found is None:
         return solve_map(observed, learned, targets, solver=solver, execution=execution)
     began = perf_counter()
-    T, q = observed.fields, targets.size
+    T, q, scale = observed.fields, targets.size, learned.scale(observed)
     mean, variance = np.empty((T, q)), np.empty((T, q))
     quantiles = np.empty((T, len(QUANTILE_LEVELS), q))
     fine = None if targets.mean_at is None else np.empty((T, targets.mean_at.size))
     drift = None
     patterns = fields_of(learned, observed, found.held)
     for number, (fields, chosen) in enumerate(patterns):
-        for some, distribution in mixtures(found, fields, targets.points.wanted):
+        for some, distribution in mixtures(found, fields, weighted(targets.points.wanted, scale)):
             mean[chosen, some], variance[chosen, some] = distribution.mean, distribution.std**2
             quantiles[chosen, :, some] = np.moveaxis(distribution.quantile(QUANTILE_LEVELS), 0, 1)
             execution.progress((number + some.stop / q) / len(patterns), "")
         if fine is not None and targets.mean_at is not None:
-            for some, distribution in mixtures(found, fields, targets.mean_at.wanted):
+            for some, distribution in mixtures(found, fields, weighted(targets.mean_at.wanted, scale)):
                 fine[chosen, some] = distribution.mean
         if isinstance(learned.mean, EstimatedMean) and learned.estimates_mean:
             names = tuple(learned.mean.coefficient_names)
@@ -178,8 +179,9 @@ def distributions_of_observations(
     known = np.ones_like(known_noise)
     if found.held.noise:  # with a nugget that was given
         known = known_noise + (0.0 if found.held.nugget else learned.nugget)
+    scale = learned.scale(observed)
     for fields, chosen in fields_of(learned, observed, found.held):
-        for some, distribution in mixtures(found, fields, targets.wanted, known):
+        for some, distribution in mixtures(found, fields, weighted(targets.wanted, scale), known):
             yield chosen, np.arange(some.start, some.stop), distribution
 
 
@@ -225,19 +227,22 @@ def means_of(found: Integrated, learned: FittedModel, observed: Observations, ta
     """Means (T, q) of one set of numbers at targets."""
     mean = np.empty((observed.fields, len(targets.X)))
     for fields, chosen in fields_of(learned, observed, found.held):
-        mean[chosen] = found.predict(fields, targets.wanted).location[0]
+        mean[chosen] = found.predict(fields, weighted(targets.wanted, learned.scale(observed))).location[0]
     return mean
 
 
 def fields_of(learned: FittedModel, observed: Observations, held: Held) -> list[tuple[SharedFields, Indices]]:
     """Give the fields that were observed at the same places, and which these are."""
-    X = observed.X
+    X, scale = observed.X, learned.scale(observed)
     known, found = _noise(learned, held), []
     for places, fields in observed.patterns():
         noise = known[places] if known.ndim else np.full(places.size, known)
-        mean = Prior(learned.kernel, 1.0, mean_of(learned.mean, observed, places, fields))
+        mean = mean_of(learned.mean, observed, places, fields)
         values = observed.values[np.ix_(fields, places)].T
-        found.append((SharedFields(X[places], values, mean, noise), fields))
+        if scale is not None:
+            own = scale(X[places])
+            values, noise, mean = values / own[:, None], noise / own**2, over_scale(mean, scale)
+        found.append((SharedFields(X[places], values, Prior(learned.kernel, 1.0, mean), noise), fields))
     return found
 
 

@@ -25,13 +25,15 @@ def leave_one_out(
     NaN where nothing was observed; None where that is not `has_left_out`.
     """
     mean, std = np.full((2, *observed.values.shape), np.nan)
+    scale = learned.scale(observed)
     if learned.mixes and (found := learned.integrated) is not None:
         patterns = zip(observed.patterns(), fields_of(learned, observed, found.held), strict=True)
         for (places, _), (fields, chosen) in patterns:
             if places.size <= len(fields.mean.coefficient_names):  # without one, the mean is not estimated
                 continue
             distribution, at = Mixture(*found.left_out(fields)), np.ix_(chosen, places)
-            mean[at], std[at] = distribution.mean, distribution.std
+            own = 1.0 if scale is None else scale(observed.X[places])
+            mean[at], std[at] = own * distribution.mean, own * distribution.std
         return LeftOut(mean, std)
     # the shift of a mean that is read was fitted to all observations
     if is_read(learned.mean) or not has_left_out(observed, solver):
@@ -41,7 +43,8 @@ def leave_one_out(
     grid = observed.grid_of(places) if solver.needs_grid else None
     prior, X, y, _ = problem_of_map(observed, learned, MapPoints(observed.X[:1]), solver)
     by_others = solve_left_out(prior, X, y, grid, execution)
-    mean[:, places], std[:, places] = by_others.mean, by_others.std
+    own = 1.0 if scale is None else scale(observed.X[places])
+    mean[:, places], std[:, places] = own * by_others.mean, own * by_others.std
     return LeftOut(mean, std)
 
 

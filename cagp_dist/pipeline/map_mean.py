@@ -12,13 +12,14 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Matern32
 from cagp_dist.means import MEANS, FieldMean, MeanFamily, ReadFamily, mean_family
+from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.variables import range_error
 from cagp_dist.variables.units import conversion
 
-MeanLike: TypeAlias = "str | Mean | MeanFamily"
+MeanLike: TypeAlias = "str | Mean | MeanFamily | Background"
 
 
 def is_estimated(mean: MeanLike) -> TypeGuard[EstimatedMean]:
@@ -30,7 +31,7 @@ def is_read(mean: MeanLike) -> bool:
     """Whether a mean is read for each time, and known but for a shift."""
     if isinstance(mean, str):
         return isinstance(MEANS.get(mean.partition(":")[0]), ReadFamily)
-    return not (callable(mean) or isinstance(mean, int | float | EstimatedMean))
+    return not (callable(mean) or isinstance(mean, int | float | EstimatedMean | Background))
 
 
 def residuals_about(mean: Mean, X: Array, values: Array) -> Array:
@@ -43,6 +44,8 @@ def residuals_about(mean: Mean, X: Array, values: Array) -> Array:
 
 def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Indices) -> Mean:
     """Prior mean of fields that were observed at the same places; one with coefficients estimates these."""
+    if isinstance(mean, Background):
+        return mean.mean_of(observed, fields)
     if callable(mean):
         return partial(columns_of, mean, fields)
     if isinstance(mean, int | float):

@@ -7,9 +7,11 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.latlon import LatLonGrid
+from cagp_dist.pipeline.background import weighted
 from cagp_dist.pipeline.defaults import BLOCK_SIZE, MOST_SWEEPS, SHARE
 from cagp_dist.pipeline.field_solves import Execution, Solution, bounds_are_cheap, solve
 from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.grid_places import no_rings
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
@@ -54,14 +56,15 @@ def solve_map(
 ) -> Solution:
     """Predict all fields at the targets, each from its own observations."""
     more, sampled = targets.mean_at, targets.sampled_at
+    scale = learned.scale(observed)
     return solve(
         *problem_of_map(observed, learned, targets.points, solver),
         solver=solver,
         execution=execution,
         full_covariance=full_covariance,
-        X_mean=None if more is None else more.wanted,
+        X_mean=None if more is None else weighted(more.wanted, scale),
         mean_like=targets.mean_like,
-        X_sampled=None if sampled is None else sampled.wanted,
+        X_sampled=None if sampled is None else weighted(sampled.wanted, scale),
         samples=targets.samples,
     )
 
@@ -72,8 +75,13 @@ def problem_of_map(
     """Prior, X, y and targets of a solve: a grid where the solver needs one, else points in its order."""
     places = observed.in_order(solver)
     prior, values = learned.prior(observed, places), observed.values[:, places]
+    if (scale := learned.scale(observed)) is not None:
+        if solver.needs_grid:
+            raise no_rings("the standard deviation of the background's error varies from place to place.")
+        values = values / scale(observed.X[places])
     if not solver.needs_grid:
-        return prior, observed.X[places], np.ascontiguousarray(values.T), targets.wanted
+        X, y = observed.X[places], np.ascontiguousarray(values.T)
+        return prior, X, y, weighted(targets.wanted, scale)
     grid = observed.grid_of(places).like(targets.grid)
     if isinstance(prior.noise_variance, np.ndarray):
         prior = Prior(prior.kernel, grid.noise(prior.noise_variance), prior.mean)

@@ -35,7 +35,7 @@ from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.series_maps import predict_series, series_map
-from cagp_dist.prior import Mean, Prior
+from cagp_dist.prior import Prior
 from cagp_dist.solvers import Solver, Status
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
 from cagp_dist.text import counted
@@ -301,7 +301,7 @@ def _predicted(
             if seen.count:
                 solution = solve_map(seen, learned, Targets(part), solver=solver, execution=own)
             else:
-                solution = _prior(learned, part, execution)
+                solution = _prior(observed, learned, part, execution)
             found.append((some, solution))
             done += some.size
     return _joined(found, perf_counter() - began)
@@ -338,7 +338,7 @@ def _before(observed: Observations, learned: FittedModel, targets: MapPoints) ->
         coefficients = np.linalg.lstsq(basis, values[observed.there], rcond=None)[0]
         mean = np.asarray(learned.mean.basis_at(points)) @ coefficients[:, None]
     else:
-        mean = Prior(learned.kernel, 1.0, cast("Mean", learned.mean)).mean_at(points)
+        mean = _known_mean(observed, learned).mean_at(points)
     return SolveStep(0, averaged(targets.wanted, mean).T, std, 0.0)
 
 
@@ -354,14 +354,21 @@ def _seen_text(observed: Observations, lead: float | None, window: float | None,
     )
 
 
-def _prior(learned: FittedModel, targets: MapPoints, resources: Resources) -> Solution:
+def _known_mean(observed: Observations, learned: FittedModel) -> Prior:
+    """Give a prior whose mean is the one that is known."""
+    return Prior(learned.kernel, 1.0, mean_of(learned.mean, observed, observed.there, np.arange(1)))
+
+
+def _prior(
+    observed: Observations, learned: FittedModel, targets: MapPoints, resources: Resources
+) -> Solution:
     """Give the prior, where nothing was observed; NaN where its mean is to be estimated from something."""
     std = np.sqrt(prior_variance(learned.kernel, targets.wanted)[None])
     if is_estimated(learned.mean):
         mean, std = np.full((2, *std.shape), np.nan)
     else:
-        prior = Prior(learned.kernel, 1.0, cast("Mean", learned.mean))
-        mean = averaged(targets.wanted, prior.mean_at(target_points(targets.wanted))).T
+        known = _known_mean(observed, learned).mean_at(target_points(targets.wanted))
+        mean = averaged(targets.wanted, known).T
     return Solution(
         steps=(SolveStep(1, mean, std, 0.0),),
         status=Status.EXACT,

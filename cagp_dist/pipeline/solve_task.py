@@ -9,21 +9,23 @@ and in what they write of the `Result`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
+from cagp_dist.pipeline.background import Background, Innovations
 from cagp_dist.pipeline.cross_validation import errors_of_folds, out_of_sample
 from cagp_dist.pipeline.field_solves import Execution, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.recalibration import Distributions, OutOfSampleErrors, learn_distributions
-from cagp_dist.pipeline.steps import fit, fit_folds, score, solve
+from cagp_dist.pipeline.steps import fit, fit_folds, innovations_of, score, solve
 from cagp_dist.pipeline.task import Priors, Result, Task
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.text import counted
 
 T = TypeVar("T")
 
-Step: TypeAlias = Literal["fit", "fits of folds", "solve", "errors", "scores"]
+Step: TypeAlias = Literal["fit", "fits of folds", "solve", "innovations", "errors", "scores"]
 
 Learn: TypeAlias = Callable[[Task, Priors, OutOfSampleErrors | None], Distributions]
 
@@ -63,6 +65,9 @@ def solve_task(
         fits = steps("fits of folds", partial(fit_folds, task, model), about=_fits)
     priors = Priors(model, fits)
     solution = steps("solve", partial(solve, task, priors), about=Solution.line)
+    innovations = None
+    if isinstance(model.mean, Background):
+        innovations = steps("innovations", partial(innovations_of, task, model), about=Innovations.line)
     errors, of_folds = None, None
     if task.recalibration.errors == "points":  # which the solve has predicted
         errors = out_of_sample(task, priors, solution, Execution(SerialExecutor()))
@@ -75,7 +80,7 @@ def solve_task(
         learned = distributions or learn_distributions(task.recalibration, errors, of_folds)
         return score(task, priors, solution, learned)
 
-    return steps("scores", scored, about=lambda _: "")
+    return replace(steps("scores", scored, about=lambda _: ""), innovations=innovations)
 
 
 def _fits(models: tuple[FittedModel, ...]) -> str:

@@ -12,15 +12,22 @@ from cagp_dist.errors import DataError
 from cagp_dist.kernels import Kernel, chosen_by
 from cagp_dist.likelihood.exact.integrated import Hyperparameters
 from cagp_dist.likelihood.fit_result import FitProgress
+from cagp_dist.pipeline.background import Background, Innovations
 from cagp_dist.pipeline.carried import update
 from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
-from cagp_dist.pipeline.fitted_model import FittedModel, fit_model, given_model, known_noise
+from cagp_dist.pipeline.fitted_model import (
+    FittedModel,
+    fit_model,
+    given_model,
+    innovations_over_scale,
+    known_noise,
+)
 from cagp_dist.pipeline.integration import (
     distributions_of_observations,
     predict_fields,
     with_numbers_integrated,
 )
-from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_solves import solver_of
 from cagp_dist.pipeline.maps_at_times import (
     check_kernel,
@@ -39,6 +46,9 @@ from cagp_dist.text import counted, shown_time
 
 # Observed places up to which each fold has a fit of its own: a second for all of them, or two
 FEW_PLACES = 400
+
+# Observed places where the map is compared with observations, at most
+MOST_COMPARED = 1_000
 
 
 def fit(
@@ -75,20 +85,25 @@ def fit(
                 in_time=asked.in_time,
             )
         else:
+            held = asked
+            if isinstance(asked.mean, Background) and asked.mean.scales:
+                decide = innovations_over_scale(decide, asked.mean, asked.noise_std)
+                held = replace(asked, mean=0.0, noise_std=None, nugget_std=0.0)
             model = fit_model(
                 decide,
                 Split(decide.there),
-                kernel=asked.kernel,
-                mean=asked.mean,
-                fixed=asked.fixed,
-                noise_std=asked.noise_std,
-                nugget_std=asked.nugget_std,
+                kernel=held.kernel,
+                mean=held.mean,
+                fixed=held.fixed,
+                noise_std=held.noise_std,
+                nugget_std=held.nugget_std,
                 resources=execution,
                 narrator=told,
                 progress=progress,
                 checkpoints=execution.checkpoints,
             )
-        if task.fitted_to is not None or decide.there.size < decide.north.size:
+            model = replace(model, mean=asked.mean)
+        if decide is not observed or decide.there.size < decide.north.size:
             model = model.of_observations(observed, asked.noise_std)
         return _integrated(task, model, told)
 
@@ -198,6 +213,37 @@ def solve(task: Task, priors: Priors, execution: Execution) -> Solution:
         found[number] = predict(_without_held_out(task, k), priors.model, own)
     tested = max(each.size for each in columns[:folds]) if len(names) > folds else None
     return _together([found[number] for number in range(len(names))], columns, total, tested)
+
+
+def innovations_of(task: Task, model: FittedModel, execution: Execution) -> Innovations:
+    """Compare observations with the background and with the map: Desroziers' diagnostics (math 25, T47)."""
+    observed, background = task.observed, model.mean
+    assert isinstance(background, Background)
+    there = observed.there
+    if there.size > MOST_COMPARED:
+        generator = np.random.default_rng(np.random.SeedSequence(MOST_COMPARED))
+        there = np.sort(generator.choice(there, size=MOST_COMPARED, replace=False))
+    alone = replace(
+        task,
+        targets=Targets(MapPoints(observed.X[there])),
+        held_out=None,
+        calibrating=None,
+        recalibration=NOT_ASKED,
+        lead_hours=None,
+        window_hours=None,
+        times=None,
+    )
+    analysed = predict(alone, model, execution).mean
+    X, values = observed.X[there], observed.values[:, there]
+    guess = background.mean_of(observed, np.arange(observed.fields))(X).T
+    variance = np.full(there.size, model.kernel.variance)
+    if (scale := model.scale(observed)) is not None:
+        variance = variance * scale(X) ** 2
+    noise = model.noise_of(np.broadcast_to(model.known_noise, observed.north.shape)[there])
+    told = model.result is None or not {"variance", "noise_variance"}.isdisjoint(model.held)
+    return Innovations.of(
+        values - guess, values - analysed, variance, noise, background.innovation_mean, told=told
+    )
 
 
 def score(task: Task, priors: Priors, solution: Solution, distributions: Distributions) -> Result:

@@ -10,6 +10,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.verification.scores import PointScores
 from cagp_dist.kernels import Family
 from cagp_dist.likelihood.exact.integrated import Hyperparameters
+from cagp_dist.pipeline.background import Innovations
 from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike
@@ -153,6 +154,7 @@ class Result:
     )
     scores: PointScores | None = None  # after it
     of_held_out: Distribution | None = None  # distributions there, where `has_distributions`
+    innovations: Innovations | None = None  # what observations say of a background, where the mean is one
 
     @property
     def corrected(self) -> bool:

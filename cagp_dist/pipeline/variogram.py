@@ -15,6 +15,7 @@ from scipy.spatial.distance import cdist
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import beside_hours
+from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_mean import mean_of, residuals_about
 from cagp_dist.pipeline.maps_at_times import SAME_HOUR
@@ -136,7 +137,8 @@ def _residual(
     every = np.full_like(observed.values[field : field + 1], np.nan)
     every[0, places] = values
     here = replace(observed, values=every, times=observed.times[field : field + 1])
-    own = np.array([field]) if callable(learned.mean) else np.array([0])
+    by_field = callable(learned.mean) or isinstance(learned.mean, Background)
+    own = np.array([field]) if by_field else np.array([0])
     mean = mean_of(learned.mean, here, places, own)
     return residuals_about(mean, observed.X[places], values[None]).ravel()
 
