@@ -25,6 +25,7 @@ from cagp_dist.fields.selection import Selection
 from cagp_dist.pipeline.background import Background, FieldInUnits
 from cagp_dist.remedies import Setting
 from cagp_dist.space import Space
+from cagp_dist.text import counted
 from cagp_dist.variables.units import conversion, plain_units
 
 BackgroundLike: TypeAlias = xr.DataArray | xr.Dataset | str | Sequence[xr.DataArray]
@@ -83,6 +84,7 @@ def _layers(
 ) -> tuple[Layers, Layers | None]:
     """Load the layers of a field; of an ensemble their mean and spread."""
     if isinstance(given, str):
+        given = _of_the_day(given, around, what)
         if given.partition(":")[0] in NAMED:
 
             def read(field: xr.DataArray) -> tuple[Layers, Layers | None]:
@@ -112,6 +114,22 @@ def _layers(
             key=what,
         )
     return _of_ensemble([_layers(each, space, variable, around, what=what)[0] for each in given], what)
+
+
+def _of_the_day(address: str, around: Times | None, what: str) -> str:
+    """Fill %Y, %m, %d and %H in the path of a file with the time of the observations."""
+    if not address.startswith("file:") or "%" not in address:
+        return address
+    known = np.empty(0, "datetime64[ns]") if around is None else around[~np.isnat(around)]
+    filled = {each.astype("datetime64[s]").item().strftime(address) for each in np.unique(known)}
+    if len(filled) != 1:
+        raise ArgumentError(
+            f"{what} is {address!r}, of which there is a file for each time, and the observations have "
+            f"{counted(np.unique(known).size, 'time')}, of {counted(len(filled), 'file')}; expected those of "
+            "one file. Map one time at a time, as `cagp daily` does.",
+            key="background-times",
+        )
+    return filled.pop()
 
 
 def _of_ensemble(members: Sequence[Layers], what: str) -> tuple[Layers, Layers | None]:

@@ -1,6 +1,6 @@
 """Fields that a prior mean depends on: elevation, a land-sea mask; a first guess, at times and by members."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -57,6 +57,7 @@ class PlaneField:
     y: Array  # (P,), ascending
     values: Array  # (P, Q, L)
     space: Plane
+    content_sha256: str
     units: str = ""
     times: Times | None = None  # as of a `Covariate`
 
@@ -157,14 +158,22 @@ def _on_globe(layers: Layers) -> Covariate:
     latitude, longitude, values = ascending(
         layers.north[rows], np.mod(layers.east[columns], 360.0), layers.values[:, rows][:, :, columns]
     )
-    axes = {"latitude": latitude, "longitude": longitude}
-    one = len(values) == 1
-    held = xr.DataArray(values[0] if one else values, axes, [*["layer"] * (not one), *axes])
-    dataset = held.to_dataset(name="covariate")
-    if layers.times is not None and not one:
-        dataset = dataset.assign_coords(layer=layers.times)
+    digest = _digest_of(values, {"latitude": latitude, "longitude": longitude}, layers.times)
     grid = BilinearGrid(*closed(latitude, longitude, np.moveaxis(values, 0, -1).copy()))
-    return Covariate(layers.name, grid, content_sha256(dataset), layers.units, layers.times)
+    return Covariate(layers.name, grid, digest, layers.units, layers.times)
+
+
+def _digest_of(values: Array, axes: Mapping[str, Array], times: Times | None) -> str:
+    """Digest of layers (L, P, Q); of the one of a covariate that is static, without its time."""
+    named: dict[str, Array | Times] = dict(axes)
+    if times is not None:
+        named = {"time": times, **named}
+    elif len(values) == 1:
+        values = values[0]
+    else:
+        named = {"layer": np.arange(len(values), dtype=np.float64), **named}
+    held = xr.DataArray(values, named, list(named))
+    return content_sha256(held.to_dataset(name="covariate"))
 
 
 def plane_field(field: xr.DataArray, plane: Plane) -> PlaneField:
@@ -211,7 +220,10 @@ def interpolated(layers: Layers, space: Space) -> Covariate | PlaneField:
     if not isinstance(space, Plane):
         return _on_globe(layers)
     y, x, values = ascending(layers.north, layers.east, layers.values)
-    return PlaneField(layers.name, x, y, np.moveaxis(values, 0, -1), space, layers.units, layers.times)
+    digest = _digest_of(values, {"y": y, "x": x}, layers.times)
+    return PlaneField(
+        layers.name, x, y, np.moveaxis(values, 0, -1), space, digest, layers.units, layers.times
+    )
 
 
 def ascending(north: Array, east: Array, values: Array) -> tuple[Array, Array, Array]:

@@ -120,8 +120,9 @@ def _mean_of(model: "Kriging", observed: ObservedObject) -> MeanLike:
         innovation_mean=float(given),  # type: ignore[arg-type]
         around=None if points.in_time or np.isnat(points.times).any() else points.times,
     )
-    if found.std is not None and points.in_time:
-        return replace(found, std=None)  # the spread of an ensemble, which was not asked for
+    numbers = model.variance is not None or isinstance(model.kernel, Kernel)
+    if model.background_std is None and (numbers or points.in_time or len(families(model.kernel)) > 1):
+        return replace(found, std=None)  # the spread of an ensemble, instead of which there is the variance
     return found
 
 

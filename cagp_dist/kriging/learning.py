@@ -74,7 +74,7 @@ def _of_background(
             "square of background_std, and is not shared out among parts of a sum.",
             key="background-std-and-variance",
         )
-    return {**fixed, "variance": [background.std**2 if isinstance(background.std, float) else 1.0]}
+    return {**fixed, "variance": [background.variance]}
 
 
 def nugget_of(model: "Kriging", points: Observations) -> float | None:

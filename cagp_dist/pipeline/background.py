@@ -20,6 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
+from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import DataError
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.pipeline.observations import Observations
@@ -41,6 +42,9 @@ class LayeredField(Protocol):
 
     @property
     def times(self) -> Times | None: ...  # (L,) ascending; None where one layer holds at all times
+
+    @property
+    def content_sha256(self) -> str: ...
 
     def layers_at(self, X: Array, layers: Indices, /) -> Array: ...  # (n, k), NaN where not known
 
@@ -121,6 +125,17 @@ class Background:
         if self.std is None:
             return said
         return {**said, "background_std": self.std if isinstance(self.std, float) else self.std.field.name}
+
+    @property
+    def variance(self) -> float:
+        """Variance of the kernel: that of the error, or one over a field of standard deviations."""
+        return self.std**2 if isinstance(self.std, float) else 1.0
+
+    @property
+    def content_sha256(self) -> str:
+        """Digest of the fields."""
+        fields = [self.guess, *([self.std] if isinstance(self.std, FieldInUnits) else [])]
+        return joint_sha256([each.field.content_sha256 for each in fields])
 
     @property
     def scales(self) -> bool:

@@ -231,10 +231,13 @@ def _believed(run: PublishedRun) -> str:
             noisy += "; recalibrated by errors of predictions that did not use the observation"
         noisy += ")"
     weighted = "" if run.calibration.by_area_is_the_same else f", {100.0 * by_area:.0f} weighted by area"
+    prior = attributes.table("prior")
     mean = (
-        "The coefficients of the mean are estimated with the field, and the error bars include their "
+        f"The mean is the background {prior['background']}, taken as known. {_innovations(run)}".rstrip()
+        if prior.get("background")
+        else "The coefficients of the mean are estimated with the field, and the error bars include their "
         "uncertainty."
-        if attributes.table("prior").get("mean_estimate") == "generalised"
+        if prior.get("mean_estimate") == "generalised"
         else "The mean is estimated from the observations and then taken as known."
     )
     return (
@@ -242,6 +245,23 @@ def _believed(run: PublishedRun) -> str:
         f"of every 100 held-out observations, {100.0 * inside:.0f} were inside their {100.0 * level:g} % "
         f"error bar{noisy}{weighted}; the target is {100.0 * level:g}. "
         f"For all levels together, see the histogram below: {_shape(run)}"
+    )
+
+
+def _innovations(run: PublishedRun) -> str:
+    """Say what observations tell of the background and its error."""
+    found, units = run.attributes.table("innovations"), run.variable.units
+    mean, std, noise = (
+        found.get(name) for name in ("innovation_mean", "innovation_std_ratio", "innovation_ratio")
+    )
+    if not isinstance(mean, float):
+        return ""
+    said = f"Observations lie {signed_amount(mean, units, 2)} from it on average"
+    if not isinstance(std, float) or not isinstance(noise, float):
+        return f"{said}; {found.get('innovation_comment', '')}."
+    return (
+        f"{said}, with {std:.2f} times the stated standard deviation; the map's residuals give {noise:.2f} "
+        "times the stated noise variance (Desroziers' ratio). Both are 1 where the numbers are right."
     )
 
 

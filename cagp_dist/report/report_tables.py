@@ -311,6 +311,7 @@ def record_rows(run: PublishedRun) -> list[Row]:
         ("Solver", attributes.text("solver")),
         ("Executor", attributes.text("executor")),
         ("Prior", _joined(prior)),
+        ("Innovations", _joined({_spoken(name): of for name, of in attributes.table("innovations").items()})),
         *((name, f"{count:,}") for name, count in counts.items() if count is not None),
         ("Test points", f"{run.points.latitude_degrees.size:,}"),
         *((name, _joined(value)) for name, value in rest.items()),

@@ -34,7 +34,7 @@ def inputs_of_days(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Inputs:
     It is None where only reading its field does. ``runs`` are those of the series, also those that come into
     it later.
     """
-    if job.prior.in_time:
+    if job.prior.in_time or job.prior.background is not None:
         return _unknown
     try:
         versions, others = _versions(job), _others(job)

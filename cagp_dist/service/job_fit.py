@@ -23,8 +23,10 @@ from cagp_dist.pipeline import (
     each,
     noise_is_negligible,
 )
+from cagp_dist.pipeline.background import Background
+from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.field_solves import Execution
-from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.fitted_model import FittedModel, innovations_over_scale
 from cagp_dist.pipeline.fitting import Sites, effective_times
 from cagp_dist.pipeline.map_mean import mean_of
 from cagp_dist.pipeline.steps import fit
@@ -160,7 +162,8 @@ class FittedPrior:
 
 def numbers_of(model: FittedModel) -> Prior:
     """Kernel and noise of a model, beside what is known of it; the mean stands by itself."""
-    return Prior(model.kernel, model.nugget)
+    none = NO_NUGGET * float(model.known_noise.min())  # where the noise is held at what is known
+    return Prior(model.kernel, model.nugget or none)
 
 
 def kernel_keys(kernel: Kernel) -> dict[str, str]:
@@ -217,8 +220,11 @@ def fit_prior(
     where = fitted_to_sites(table, decide, sites)
     note(f"to {where}, on {execution.executor.description}")
     note(f"likelihood: {sites.likelihood}")
+    mean = model.mean
+    if isinstance(mean, Background) and mean.scales:
+        decide, mean = innovations_over_scale(decide, mean, None), 0.0
     noise = np.broadcast_to(model.of_observations(decide).noise_variance, decide.north.shape)[sites.chosen]
-    own = mean_of(model.mean, decide, sites.chosen, sites.times)
+    own = mean_of(mean, decide, sites.chosen, sites.times)
     worth = effective_times(model.kernel, noise, sites, decide, own)
     hours_error, days = None, None
     if table.is_previous:
@@ -293,6 +299,10 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
         for name, value in written.items()
     ]
     mean = [f"mean = {_quoted(table.mean)}"]
+    if table.background is not None:
+        mean = [f"background = {_quoted(table.background)}"]
+    if isinstance(table.background_std, str):  # of which the variance is a multiple: nothing to take over
+        return "\n".join(["[prior]", *mean, f"background_std = {_quoted(table.background_std)}"])
     if table.covariates:
         mean.append(f"covariates = [{', '.join(map(_quoted, table.covariates))}]")
         if (marks := table.covariates_missing) is not None:

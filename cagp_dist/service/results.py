@@ -19,6 +19,7 @@ from cagp_dist.calibration.verification.strata import (
     strata_of,
 )
 from cagp_dist.pipeline import Observations, solver_name
+from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.field_solves import SampledMap, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -38,7 +39,7 @@ from cagp_dist.service.task import PreparedJob
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
-from cagp_dist.store.published_variables import JOB, PREVIOUS_RUN, STATE
+from cagp_dist.store.published_variables import INNOVATIONS, JOB, PREVIOUS_RUN, STATE
 from cagp_dist.store.rights import rights_of
 from cagp_dist.text import without_secrets
 from cagp_dist.variables import Variable
@@ -377,6 +378,8 @@ def attributes_of(
     estimate: dict[str, object] = {"mean_estimate": "generalised"} if job.prior.estimates_mean else {}
     if job.prior.covariates:
         estimate["covariates"] = list(job.prior.covariates)
+    if isinstance(background := model.mean, Background):
+        estimate |= {"background": job.prior.background, **background.attributes}
     gaps, simulated = task.gaps, groups["simulation"].attrs if "simulation" in groups else {}
     attributes: dict[str, object] = {
         JOB: without_secrets(job.text, job.observations.source),
@@ -401,6 +404,7 @@ def attributes_of(
             **estimate,
             **by_name(prior, prior_numbers(prior)),
         },
+        **({} if result.innovations is None else {INNOVATIONS: result.innovations.attributes()}),
         **({} if task.carried is None else {PREVIOUS_RUN: task.carried.attributes()}),
         **({} if points.space.has_latitudes else {"geometry": points.space.text, **points.space.said}),
         "train_count": int(task.design.train.size),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import xarray as xr
@@ -16,7 +16,8 @@ from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.fields.canonical import observation_points, space_of
+from cagp_dist.fields.backgrounds import read_background
+from cagp_dist.fields.canonical import field_variable, observation_points, space_of
 from cagp_dist.fields.selection import parse_times
 from cagp_dist.fields.tables import read_places
 from cagp_dist.geometry import coinciding
@@ -37,6 +38,7 @@ from cagp_dist.pipeline import (
     fields_by_pattern,
     solver_name,
 )
+from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.map_cells import MapCells
@@ -288,6 +290,8 @@ class PreparedJob(ChosenPoints):
     @property
     def mean(self) -> MeanLike:
         """Of the prior; that of a field that goes on is fitted before, and then known."""
+        if isinstance(self.family, FirstGuess):
+            return self.family.background
         return cast("MeanLike", _Known(self.family) if self.job.prior.is_previous else self.family)
 
     def _given(self, numbers: PriorNumbers) -> ModelSettings:
@@ -308,9 +312,16 @@ class PreparedJob(ChosenPoints):
         """Say of kernel and mean what the job does; the numbers are fitted."""
         table, mean = self.job.prior, self.mean
         in_time = {name: (family,) for name, family in TIME_KERNELS.items()}
+        fixed: Mapping[str, Sequence[float]] = {}
+        nugget = None
+        if isinstance(mean, Background) and mean.std is not None:
+            fixed = {"variance": [mean.variance]}
+            nugget = None if self.points.noise_variance is None else 0.0
         return ModelSettings(
             table.kernel,
             mean,
+            fixed=fixed,
+            nugget_std=nugget,
             hyperparameters=table.hyperparameters,
             obstacle=self._obstacle,
             in_time=in_time.get(table.time_kernel or AUTO, COMPARED_IN_TIME),
@@ -376,6 +387,7 @@ class PreparedJob(ChosenPoints):
             "content_sha256",
             "climatology_sha256",
             "covariates_sha256",
+            "background_sha256",
             "targets_sha256",
             "fit_content_sha256",
             "previous_sha256",
@@ -410,10 +422,10 @@ def prepare_job(
     job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None, *, earlier: EarlierRuns | None = None
 ) -> PreparedJob:
     """Choose points, fit the prior mean and build the solver."""
-    family = job.prior.mean_family(job.observations.variable)
+    family = family_of(job, field, fit_field)
     chosen = choose_points(job, field, family)
     points, design, wanted = chosen.points, chosen.design, chosen.wanted
-    if not isinstance(family, WithCovariates):
+    if not isinstance(family, HasHoles):
         for cells in (design.cells, design.mean_cells) if points.space.has_latitudes else ():
             if cells is not None:
                 family.check_covers(*cells.corners())
@@ -428,13 +440,15 @@ def prepare_job(
         "content_sha256": content_sha256(field),
         **({PRELIMINARY: str(field.attrs[PRELIMINARY])} if PRELIMINARY in field.attrs else {}),
     }
-    if family.content_sha256 is not None and job.prior.covariates:
+    if job.prior.background is not None:
+        provenance |= {"background": job.prior.background, "background_sha256": str(family.content_sha256)}
+    elif family.content_sha256 is not None and job.prior.covariates:
         provenance |= {"covariates_sha256": family.content_sha256}
     elif family.content_sha256 is not None:
         kind, _, address = job.prior.mean.partition(":")
         provenance |= {kind: address, f"{kind}_sha256": family.content_sha256}
     if wanted is not None and job.design.targets is not None:
-        if not isinstance(family, WithCovariates):
+        if not isinstance(family, HasHoles):
             family.check_covers(wanted.north, wanted.east)
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     if fit_field is not None:
@@ -459,6 +473,71 @@ def prepare_job(
         fit_points=None if fit_field is None else _known_points(job, fit_field, family),
         carried=carried,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class FirstGuess:
+    """A background in the place of a `MeanFamily`: known where its fields are, with nothing to fit."""
+
+    background: Background
+    points: Observations  # whose times it is wanted at
+
+    units: ClassVar[str] = ""
+
+    @property
+    def content_sha256(self) -> str:
+        """Digest of the fields."""
+        return self.background.content_sha256
+
+    def known_at(self, X: Array) -> Mask:
+        """Tell at which unit vectors X (n, 3) it is known, at all times."""
+        return self.background.known_at(X, self.points)
+
+    def basis_at(self, X: Array) -> Array:
+        """Give nothing to estimate; `DataError` where it is not known."""
+        if not (known := self.known_at(X)).all():
+            raise DataError(
+                f"the background is not known at {int((~known).sum()):,} of {known.size:,} points of the "
+                "regions; expected it around them. Check its region.",
+                key="covariate-unknown",
+            )
+        return np.empty((len(X), 0))
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Accept every point: places where it is not known are left out."""
+
+    def fit(self, *arguments: Any, **named: Any) -> FieldMean:
+        """Refuse: the background itself is the mean of a task."""
+        raise AssertionError("a background has nothing to fit")
+
+
+HasHoles = WithCovariates | FirstGuess
+
+
+def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> MeanFamily:
+    """Read what the mean of a job is fitted from, or its background."""
+    table = job.prior
+    if table.background is None:
+        return table.mean_family(job.observations.variable)
+    variable = field_variable(field)
+    around = np.concatenate([each["time"].values for each in (field, fit_field) if each is not None])
+    if variable.transform:
+        raise ConfigurationError(
+            "[observations] transform cannot be combined with background, whose values are as they are; "
+            "leave either out.",
+            key="background-with-others",
+        )
+    found = read_background(
+        table.background,
+        table.background_std,
+        space=space_of(field),
+        variable=job.observations.variable,
+        units=variable.units,
+        around=around,
+    )
+    if table.background_std is None and (table.in_time or table.numbers is not None or table.parts > 1):
+        found = replace(found, std=None)  # the spread of an ensemble, instead of which there is the variance
+    return FirstGuess(found, observation_points(field))
 
 
 @dataclass(frozen=True)
@@ -577,7 +656,7 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
         )
     points = points if seen is None else _at_times(job, points)
     wanted, map_table = wanted_places(job.design.targets, points.space), job.design.map
-    if wanted is not None and isinstance(family, WithCovariates):
+    if wanted is not None and isinstance(family, HasHoles):
         known = family.known_at(wanted.X)
         _tell_unknown(known, wanted.north, wanted.east, "targets", "left out")
         wanted = wanted.at(np.flatnonzero(known))
@@ -594,7 +673,7 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
         design = replace(
             design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
         )
-    if isinstance(family, WithCovariates):
+    if isinstance(family, HasHoles):
         cells, fine = (
             _known_cells(each, family, spacing_of(points, design))
             for each in (design.cells, design.mean_cells)
@@ -641,14 +720,14 @@ def _known_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Obs
     """Observations of a field, without those where a covariate of the mean is not known."""
     job.check_space(space_of(field))
     points = observation_points(field, gaps=job.observations.gaps)
-    if not isinstance(family, WithCovariates):
+    if not isinstance(family, HasHoles):
         return points
     known = family.known_at(points.positions)
     _tell_unknown(known, points.north, points.east, "observations", "left out")
     return points if known.all() else points.keep(known)
 
 
-def _known_cells(cells: MapCells | None, family: WithCovariates, spacing_degrees: float) -> MapCells | None:
+def _known_cells(cells: MapCells | None, family: HasHoles, spacing_degrees: float) -> MapCells | None:
     """Leave cells blank where a covariate of the mean is not known."""
     if cells is None:
         return None
@@ -665,8 +744,9 @@ def _tell_unknown(known: Mask, latitude: Array, longitude: Array, what: str, bec
         return
     first = int(known.argmin())
     text = (
-        f"a covariate of [prior] is not known at {int((~known).sum()):,} of {known.size:,} {what}, such as "
-        f"{place_text(latitude[first], longitude[first])}: its grid ends before, or it is NaN there"
+        f"a covariate or background of [prior] is not known at {int((~known).sum()):,} of {known.size:,} "
+        f"{what}, such as {place_text(latitude[first], longitude[first])}: its grid ends before, or it is "
+        "NaN there"
     )
     if not known.any():
         raise DataError(f"{text}; expected it around them. Check its region.", key="covariate-unknown")

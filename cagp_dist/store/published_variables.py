@@ -178,6 +178,7 @@ MISSING = "missing_observations"  # attribute of a group: how many there are not
 ERROR_DRAWS = "error_draws"  # group of draws of the error of a map, of earlier versions
 STATE = "state"  # group of what a run tells the next of a field that is Markov in time
 JOB = "job"  # attribute of the root: the text of the job file
+INNOVATIONS = "innovations"  # attribute of the root: what they say of a background, as JSON
 PREVIOUS_RUN = "previous"  # attribute of the root: the run that this one has gone on from, as JSON
 ERRORS_OF = "errors_of"  # attribute of draws: of what kind of job the errors are, as JSON
 NODES_PER_CELL = "nodes_per_cell"  # attribute of a map of means over cells: nodes of quadrature

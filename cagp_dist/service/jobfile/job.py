@@ -354,7 +354,10 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     MapGrid: ("resolution", "std_resolution_degrees", "std_samples", "mask"),
     BlockPoints: ("blocks", "margin"),
     FoldPoints: ("blocks",),
-    PriorTable: ("fit_times", "covariates_missing", "covariates", *TIMED),
+    PriorTable: (
+        *("fit_times", "covariates_missing", "covariates", "background", "background_std"),
+        *TIMED,
+    ),
 }
 
 

@@ -76,6 +76,18 @@ class PriorTable(JobTable):
         "numbers, which is empty where all are known",
         -9999,
     )
+    background: Annotated[str, AfterValidator(values.checked_covariate)] | None = key(
+        None,
+        'a first guess of the field, which the observations correct: "file:PATH:VARIABLE" or '
+        '"zarr:ADDRESS:VARIABLE", with %Y, %m, %d and %H in the path of a file of each day',
+        "file:forecast.nc:t2m",
+    )
+    background_std: Annotated[float | str, AfterValidator(values.number_or_field)] | None = key(
+        None,
+        "standard deviation of the error of the background, which holds the variance: a number, or a field "
+        "as the background; of an ensemble its spread if left out",
+        2.0,
+    )
     fit_to: FitTo = key("observed", '"observed" or "field"', "observed")
     fit_times: Times | None = key(
         None,
@@ -116,6 +128,14 @@ class PriorTable(JobTable):
         """Name the kernel of numbers that are given without one: it is chosen where they are fitted."""
         if isinstance(table, dict) and "kernel" not in table and {*NAMES} <= table.keys():
             return {"kernel": KEPT, **table}
+        return table
+
+    @model_validator(mode="before")
+    @classmethod
+    def _zero_beside_a_background(cls, table: object) -> object:
+        """Name the mean of the innovations, which are what is mapped beside a background."""
+        if isinstance(table, dict) and table.get("background") is not None and "mean" not in table:
+            return {**table, "mean": values.ZERO}
         return table
 
     @model_validator(mode="after")
@@ -170,6 +190,7 @@ class PriorTable(JobTable):
             self.covariates_missing is not None and not self.covariates,
             "covariates_missing given without covariates; leave it out",
         )
+        yield from self._mistakes_of_background(known is not None, numbers, mean)
         yield (
             bool(self.covariates) and self.reads_mean,
             f"covariates cannot be combined with {mean}, which has no coefficients; leave them out, or write "
@@ -179,6 +200,34 @@ class PriorTable(JobTable):
             bool(self.covariates) and previous,
             f"covariates cannot be combined with {mean}, the map of a run, which does not tell how they vary "
             'between its cells; leave them out, or write mean = "quadratic-latitude"',
+        )
+
+    def _mistakes_of_background(self, known: bool, numbers: str, mean: str) -> Iterator[tuple[bool, str]]:
+        """Yield what may not be beside a background, and what may not be without one."""
+        there, std = self.background is not None, self.background_std is not None
+        yield std and not there, "background_std given without background; give both, or leave it out"
+        yield (
+            (self.mean == values.ZERO) is not there,
+            f"{mean} {'cannot be combined with' if there else 'given without'} background, which is the "
+            "mean; leave mean out",
+        )
+        yield (
+            there and bool(self.covariates),
+            "covariates cannot be combined with background, which is the mean; leave them out",
+        )
+        yield (
+            std and known,
+            f"background_std cannot be combined with {numbers}: it is the root of the variance; leave either "
+            "out",
+        )
+        yield (
+            std and self.time_kernel is not None,
+            "background_std cannot be combined with time_kernel yet; leave either out",
+        )
+        yield (
+            std and self.parts > 1,
+            f'background_std cannot be combined with kernel = "{self.kernel}": the variance is not shared '
+            "out among parts of a sum; write a single kernel",
         )
 
     def _mistakes_of_time(self, previous: bool, mean: str) -> Iterator[tuple[bool, str]]:
@@ -288,6 +337,8 @@ class PriorTable(JobTable):
     @property
     def family(self) -> str:
         """Name of what is fitted or read: beside the previous run, a mean by latitude."""
+        if self.background is not None:
+            return MEAN  # of which nothing is fitted
         return BESIDE_PREVIOUS if self.is_previous else self.mean
 
     def mean_family(self, variable: str) -> MeanFamily:
@@ -307,7 +358,7 @@ class PriorTable(JobTable):
     @property
     def estimates_mean(self) -> bool:
         """Whether coefficients of the mean are estimated with the field."""
-        return not self.reads_mean and not self.is_previous
+        return not self.reads_mean and not self.is_previous and self.background is None
 
     @property
     def coefficients(self) -> int:

@@ -23,6 +23,7 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 EXPECTED_SOURCE = alternatives(SOURCE_FORMS)
 PREVIOUS = "previous"  # The mean of a job that is the posterior of its run before
+ZERO = "zero"  # of innovations, which a background leaves
 
 NO_PERSISTENCE = (
     "how the field persists is said by time_kernel. A whole grid goes on exactly from its previous run with "
@@ -184,9 +185,18 @@ def mean(value: str) -> str:
         if address and "\0" not in address:
             return value
         raise ValueError(f'the address is missing after "{kind}:", for example "{kind}:monthly-means.zarr"')
-    if value in MEANS or value == PREVIOUS:
+    if value in MEANS or value in (PREVIOUS, ZERO):
         return value
     raise ValueError(f"expected {EXPECTED_MEAN}{resembling(kind, (*MEANS, PREVIOUS))}")
+
+
+def number_or_field(value: float | str) -> float | str:
+    """Check a standard deviation: a number above zero, or how a field is spelled."""
+    if isinstance(value, str):
+        return checked_covariate(value)
+    if not 0.0 < value < float("inf"):
+        raise ValueError(f"expected a number above zero, or a field: {value:g}")
+    return value
 
 
 def checked_covariate(value: str) -> str:
