@@ -121,7 +121,7 @@ def _of_the_day(address: str, around: Times | None, what: str) -> str:
     if not address.startswith("file:") or "%" not in address:
         return address
     known = np.empty(0, "datetime64[ns]") if around is None else around[~np.isnat(around)]
-    filled = {each.astype("datetime64[s]").item().strftime(address) for each in np.unique(known)}
+    filled = {str(each.astype("datetime64[s]").item().strftime(address)) for each in np.unique(known)}
     if len(filled) != 1:
         raise ArgumentError(
             f"{what} is {address!r}, of which there is a file for each time, and the observations have "
