@@ -81,6 +81,8 @@ FEWEST_OF_BLOCK, BLOCK = 2**17, 2**20
 ROWS_COMPARED = 20_000  # First observations of a store that are read with all that stands beside them
 # How many times the observations among the targets of a region are read for it, with those around it
 WIDER = 4
+# Of more observations than that, which are read first, those so near to a region are kept, of its longest side
+MANY, MARGIN = 2**18, 0.1
 # How often a task has the rows that it works on: as they were read, some of them, sorted, and apart
 ROW_COPIES = 5
 # What sorting an observation takes, and reading it for a region, in flops
@@ -503,16 +505,24 @@ def solve_region(job: MapJob, size: Sizes, where: Region, axes: tuple[Array, ...
     points, p = SortedPoints(job.work), size.columns
     scale, reach = metric(kernel, p), job.solver._settings.reach
     scaled = targets * scale
-    near = points.nearest(scaled.min(axis=0), scaled.max(axis=0), reach)
-    _check_rows(job.limit, size, int(points.counts[near].sum()), where)
-    rows = points.read(near)
+    least, most = scaled.min(axis=0), scaled.max(axis=0)
+    near = points.nearest(least, most, reach)
+    around = MARGIN * (most - least).max() if points.counts[near].sum() > MANY else np.inf
+    rows = points.read(near, scale, least - around, most + around)
+    if len(rows) < reach:
+        around = np.inf
+        rows = points.read(near, scale, least - around, most + around)
+    _check_rows(job.limit, size, len(rows), where)
     # the neighbours of targets are in these boxes, as some observations are known that are no nearer
     lower, upper = boxes_with_neighbours(rows[:, :p], targets, scale=scale, neighbours=reach)
-    more = np.setdiff1d(points.meeting(lower, upper), near)
-    _check_rows(job.limit, size, len(rows) + int(points.counts[more].sum()), where)
-    rows = np.concatenate([rows, points.read(more)])
-    places = rows[:, :p] * scale
-    rows = rows[((places >= lower.min(axis=0)) & (places <= upper.max(axis=0))).all(axis=1)]
+    low, high = lower.min(axis=0), upper.max(axis=0)
+    more, places = points.meeting(lower, upper), rows[:, :p] * scale
+    if (low >= least - around).all() and (high <= most + around).all():  # those of the first pieces are known
+        more, rows = np.setdiff1d(more, near), rows[((places >= low) & (places <= high)).all(axis=1)]
+    else:
+        rows = rows[:0]
+    rows = np.concatenate([rows, points.read(more, scale, low, high)])
+    _check_rows(job.limit, size, len(rows), where)
     rows = rows[np.argsort(rows[:, -1])]
     del places
     posterior = condition(
@@ -575,8 +585,7 @@ def _solve(
 
     for region in todo:
         places = _targets(job.names, of(region)) * scale
-        near = points.nearest(places.min(axis=0), places.max(axis=0), job.solver._settings.reach)
-        _check_rows(job.limit, size, int(points.counts[near].sum()), region)
+        _check_rows(job.limit, size, points.about(places.min(axis=0), places.max(axis=0)), region)
 
     def submit(region: Region, home: int) -> Handle[Status]:
         return executor.submit(solve_region, job, size, region, of(region), home=home)

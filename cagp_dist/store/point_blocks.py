@@ -238,6 +238,12 @@ class SortedPoints:
             found.append(each[~np.all(apart.any(axis=2), axis=1)])
         return np.concatenate(found)
 
+    def about(self, lower: Array, upper: Array) -> int:
+        """Count the points in a box, about: those of pieces whose middle is there."""
+        there = self.counts > 0
+        middle = 0.5 * self._boxes[there].sum(axis=1)
+        return int(self.counts[there][((middle >= lower) & (middle <= upper)).all(axis=1)].sum())
+
     def nearest(self, lower: Array, upper: Array, at_least: int) -> Indices:
         """Pieces with points in a box, and others next to it, until they have so many points."""
         apart = np.maximum(np.maximum(self._boxes[:, 0] - upper, lower - self._boxes[:, 1]), 0.0)
@@ -247,21 +253,23 @@ class SortedPoints:
         inside = int(np.count_nonzero(distance == 0.0))
         return np.sort(order[: max(enough, inside)])
 
-    def read(self, pieces: Indices) -> Array:
-        """Read rows (m, p + 3) of some pieces."""
-        found = []
+    def read(self, pieces: Indices, scale: Array, lower: Array, upper: Array) -> Array:
+        """Read the rows (m, p + 3) of some pieces that lie in a box, in scaled coordinates."""
+        found = [np.empty((0, self._arrays["rows"].shape[1]))]
         runs = np.split(pieces, np.flatnonzero(np.diff(pieces) != 1) + 1) if len(pieces) else []
         for run in runs:
             try:
                 rows = np.asarray(self._arrays["rows"][run[0] * self._piece : (run[-1] + 1) * self._piece])
             except Exception as error:  # codecs raise whatever their library raises on damaged bytes
                 raise self._damaged(str(error)) from error
-            there = (np.arange(self._piece) < self.counts[run][:, None]).reshape(-1)
-            found.append(rows[there])
-        rows = np.concatenate(found) if found else np.empty((0, self._arrays["rows"].shape[1]))
-        if np.isnan(rows).any():
-            raise self._damaged("a chunk is missing")
-        return rows
+            inside = (np.arange(self._piece) < self.counts[run][:, None]).reshape(-1)
+            if np.isnan(rows[inside, -1]).any():
+                raise self._damaged("a chunk is missing")
+            for column, (factor, low, high) in enumerate(zip(scale, lower, upper, strict=True)):
+                place = rows[:, column] * factor
+                inside &= (place >= low) & (place <= high)
+            found.append(rows[inside])
+        return np.concatenate(found)
 
     def _damaged(self, why: str) -> StoreError:
         return StoreError(

@@ -91,7 +91,7 @@ def test_a_map_from_store_to_store_has_the_bits_of_condition(swath, monkeypatch)
     read, plans, heard = [], [], []
     plain = SortedPoints.read
     monkeypatch.setattr(
-        SortedPoints, "read", lambda self, pieces: read.append(len(pieces)) or plain(self, pieces)
+        SortedPoints, "read", lambda self, pieces, *box: read.append(len(pieces)) or plain(self, pieces, *box)
     )
     found = mapped(swath, on_plan=plans.append, progress=lambda progress: heard.append(progress.fraction))
     assert_the_map(found)

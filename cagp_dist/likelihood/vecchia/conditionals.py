@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.preceding import nearest_preceding
 
@@ -21,7 +21,7 @@ NEIGHBOURS = 180
 """Points that a cell is conditioned on, at most."""
 
 REACH, FAR = 8, 6
-"""One in `FAR` of them comes from the nearest ``REACH * NEIGHBOURS``, the others are the nearest."""
+"""One in `FAR` of them comes from the `NEIGHBOURS` nearest of every `REACH`-th point, the others are the nearest."""
 
 MOST_CONDITIONALS = 100_000
 """Points up to which all conditionals count; of more points about as many do."""
@@ -67,24 +67,30 @@ def group_conditionals(X: Array, *, workers: int = 1) -> list[ConditionedGroup]:
     chosen, weights = chosen[spatial], weights[spatial]
     ordered = X[order]
     centres = np.array([ordered[starts[cell] : stops[cell]].mean(axis=0) for cell in chosen])
-    near = nearest_preceding(ordered, centres, starts[chosen], REACH * NEIGHBOURS, workers=workers)
-    found = []
-    for cell, neighbours, weight in zip(chosen, near, weights, strict=True):
-        neighbours = _thinned(neighbours[neighbours >= 0])
+    before = starts[chosen]
+    near = nearest_preceding(ordered, centres, before, NEIGHBOURS, workers=workers)
+    sparse = nearest_preceding(ordered[::REACH], centres, -(-before // REACH), NEIGHBOURS, workers=workers)
+    found, taken = [], np.zeros(n, dtype=bool)
+    for cell, close, far, weight in zip(chosen, near, REACH * sparse, weights, strict=True):
+        neighbours = close[close >= 0]
+        if starts[cell] > NEIGHBOURS:
+            neighbours = _thinned(close, far[far >= 0], taken)
         members = order[np.concatenate([neighbours, np.arange(starts[cell], stops[cell])])]
         found.append(ConditionedGroup(members, neighbours.size, float(weight)))
     return found
 
 
-def _thinned(near: Indices) -> Indices:
-    """Take most of the nearest of points by distance, and some of those behind them, ever sparser."""
-    if near.size <= NEIGHBOURS:
-        return near
-    far = np.arange(NEIGHBOURS // FAR)
-    close = NEIGHBOURS - far.size
-    ranks = ((far + 1.0) / far.size) ** 2 * (near.size - close)
-    kept: Indices = near[np.append(np.arange(close), close + np.maximum(far, ranks.astype(np.intp) - 1))]
-    return kept
+def _thinned(close: Indices, far: Indices, taken: Mask) -> Indices:
+    """Take most of the close points, by distance, and of the far ones behind them some, ever sparser."""
+    count = NEIGHBOURS // FAR
+    kept = close[:-count]
+    taken[kept] = True
+    behind = far[~taken[far]]
+    taken[kept] = False
+    if behind.size <= count:
+        return close
+    ranks = ((np.arange(count) + 1.0) / count) ** 2 * behind.size
+    return np.append(kept, behind[np.maximum(np.arange(count), ranks.astype(np.intp) - 1)])
 
 
 def conditionals_of(points: int) -> int:

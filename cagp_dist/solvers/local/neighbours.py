@@ -245,13 +245,14 @@ class Neighbours:
         around: list[Indices] = []
         asked = 0  # observations around each
 
-        def deviations(solver: Neighbours, count: int) -> Array:
+        def deviations(solver: Neighbours, count: int, *, further: int = 1) -> Array:
             nonlocal around, asked
             if len(found.get(solver, ())) < count:
-                if asked < (room := ROOM * solver._settings.reach):  # few searches among all observations
-                    asked = 4 * room
-                    around = _Work(solver, gram, targets, executor).around_each(asked)
-                downdate = _Work(solver, gram, targets[:count], executor).downdates(around)
+                work, room = _Work(solver, gram, targets[:count], executor), ROOM * solver._settings.reach
+                if asked < room or len(around) < count:
+                    asked = further * room  # few searches among all observations
+                    around = work.around_each(asked)
+                downdate = work.downdates(around)
                 found[solver] = downdated(gram.kernel, targets[:count], downdate)
             return found[solver][:count]
 
@@ -262,7 +263,7 @@ class Neighbours:
             more = replace(best, neighbours=4 * k, coarse=min(4 * best.coarse, MOST_COARSE))
             flops = flops_alone(more.members(n), more.coarse)
             count = min(len(targets), max(FEWEST_TRIED, int(TRIED_FLOPS / flops)))
-            own, last = deviations(best, count), (k, coarse) == TRIALS[-1]
+            own, last = deviations(best, count, further=4), (k, coarse) == TRIALS[-1]
             if not last and np.quantile(_over(own, least[:count]), USUAL) > CLOSE:
                 continue  # wider than what was found before
             least[:count] = np.minimum(least[:count], deviations(more, count))
