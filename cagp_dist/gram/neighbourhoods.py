@@ -75,10 +75,10 @@ def cells(X: Array, targets: Array, *, scale: Array, neighbours: int) -> Iterato
     if q == 0:
         return
     tree = cKDTree(X * scale, leafsize=OF_ANCHOR, balanced_tree=False, compact_nodes=False)
-    pieces = _Pieces(tree, PIECE)
+    pieces = _Pieces(tree, [*range(0, len(X), PIECE), len(X)])
     few, most = _sizes(q)
     wanted = cKDTree(targets * scale, leafsize=few)
-    anchors = _Pieces(wanted, few)
+    anchors = _Pieces.of(wanted, few)
     lower, upper = _with_neighbours(anchors, tree, k)
     for start, stop in leaves(wanted, most):
         own = slice(*np.searchsorted(anchors.edges, [start, stop]))
@@ -103,7 +103,7 @@ def boxes_with_neighbours(X: Array, targets: Array, *, scale: Array, neighbours:
     from scipy.spatial import cKDTree
 
     tree = cKDTree(X * scale, balanced_tree=False, compact_nodes=False)
-    anchors = _Pieces(cKDTree(targets * scale, leafsize=OF_ANCHOR), OF_ANCHOR)
+    anchors = _Pieces.of(cKDTree(targets * scale, leafsize=OF_ANCHOR), OF_ANCHOR)
     return _with_neighbours(anchors, tree, min(neighbours, len(X)))
 
 
@@ -118,13 +118,18 @@ def _with_neighbours(anchors: "_Pieces", tree: "cKDTree", k: int) -> tuple[Array
 
 
 class _Pieces:
-    """Points of a k-d tree in pieces, with their bounding boxes."""
+    """Points in the order of a k-d tree, cut at some edges, with the bounding boxes of the pieces."""
 
-    def __init__(self, tree: "cKDTree", size: int) -> None:
+    def __init__(self, tree: "cKDTree", edges: list[int]) -> None:
         self._index, self._points = tree.indices, tree.data[tree.indices]
-        self.edges = np.array([0, *(stop for _, stop in leaves(tree, size))])
+        self.edges = np.array(edges)
         self.lower = np.minimum.reduceat(self._points, self.edges[:-1])
         self.upper = np.maximum.reduceat(self._points, self.edges[:-1])
+
+    @classmethod
+    def of(cls, tree: "cKDTree", size: int) -> "_Pieces":
+        """Cut at nodes of the tree."""
+        return cls(tree, [0, *(stop for _, stop in leaves(tree, size))])
 
     def inside(self, lower: Array, upper: Array) -> Indices:
         """Points in a box, in their order in the tree."""
