@@ -338,19 +338,23 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
 
 @_of_kernel(outputs=1)
 @compiled(nogil=True)
-def evaluate_subsets(profiles, parts, points, members, out):
+def evaluate_subsets(profiles, parts, points, members, lower, out):
     """Write ``out[k] = k(Y, Y)`` with the points ``Y = points[:, members[k]]``, for many small sets.
 
-    Shapes: ``points`` (p, n), ``members`` (sets, m), ``out`` (sets, m, m).
+    Shapes: ``points`` (p, n), ``members`` (sets, m), ``out`` (sets, m, m); of this the lower triangles alone,
+    if ``lower`` is set.
     """
     m, start = members.shape[1], np.int64(0)  # a literal would be compiled for itself
-    own = np.empty((points.shape[0], m))
+    own, strip = np.empty((points.shape[0], m)), np.empty(STRIP * m)
     for k in range(members.shape[0]):
         for c in range(points.shape[0]):
             for j in range(m):
                 own[c, j] = points[c, members[k, j]]
-        tile = out[k].reshape(m * m)
-        _evaluate_subtile(profiles, parts, parts.shape[0], own, start, own, start, m, tile)
+        if lower:
+            _evaluate_lower(profiles, parts, own, strip, out[k])
+        else:
+            tile = out[k].reshape(m * m)
+            _evaluate_subtile(profiles, parts, parts.shape[0], own, start, own, start, m, tile)
 
 
 @_of_kernel(outputs=1)
@@ -428,6 +432,18 @@ def _evaluate_subtile(profiles, parts, near, X, first, Z, start, width, out):
             _profile(numbers, inverse, variance, values)
         else:
             _sum_profile(profiles, parts, near, values)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _evaluate_lower(profiles, parts, points, strip, out):
+    """Write the lower triangle of ``out[:m] = k(points, points)``, ``points`` (p, m), by strips of rows."""
+    m, start = points.shape[1], np.int64(0)  # a literal would be compiled for itself
+    for first in range(0, m, STRIP):
+        last = min(first + STRIP, m)
+        values = strip[: (last - first) * last]
+        _evaluate_subtile(profiles, parts, parts.shape[0], points, first, points, start, last, values)
+        for i in range(first, last):
+            _copy_row(values[(i - first) * last : (i - first) * last + i + 1], out[i, : i + 1])
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
@@ -1061,13 +1077,9 @@ def solve_groups(
             for i in range(g):
                 X[c, i] = targets[c, here[i]]
         table = space[: (m + T + g) * m].reshape(m + T + g, m)
-        for first in range(0, m, STRIP):
-            last = min(first + STRIP, m)
-            values = strip[: (last - first) * last]
-            _evaluate_subtile(profiles, parts, parts.shape[0], Z, first, Z, zero, last, values)
-            for i in range(first, last):
-                _copy_row(values[(i - first) * last : (i - first) * last + i + 1], table[i, : i + 1])
-                table[i, i] += noise[own[i]]
+        _evaluate_lower(profiles, parts, Z, strip, table)
+        for i in range(m):
+            table[i, i] += noise[own[i]]
         for t in range(T):
             for i in range(m):
                 table[m + t, i] = columns[own[i], t]

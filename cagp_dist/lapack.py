@@ -163,7 +163,10 @@ def mirror_lower(matrix: Array) -> None:
 
 
 def solve_lower(factors: Array, columns: Array, *, transposed: bool = False) -> None:
-    """``columns <- L^-1 columns`` or ``L^-T columns`` for every matrix, m^2 r flops each."""
+    """``columns <- L^-1 columns`` or ``L^-T columns`` for every matrix, m^2 r flops each.
+
+    Of columns with fewer rows than L has, by as many of its first rows and columns.
+    """
     _triangular("dtrsm", factors, columns, transposed)
 
 
@@ -184,10 +187,10 @@ def _triangular(name: str, factors: Array, columns: Array, transposed: bool) -> 
         return
     routine = _routine(name)
     flag = b"T" if transposed else b"N"
-    size, width = ctypes.c_int(factors.shape[1]), ctypes.c_int(columns.shape[2])
-    one = ctypes.c_double(1.0)
+    rows, width = ctypes.c_int(columns.shape[1]), ctypes.c_int(columns.shape[2])
+    leading, one = ctypes.c_int(factors.shape[1]), ctypes.c_double(1.0)
     for matrix, right in zip(matrices, rights, strict=True):
-        routine(b"R", b"U", flag, b"N", width, size, one, matrix, size, right, width)
+        routine(b"R", b"U", flag, b"N", width, rows, one, matrix, leading, right, width)
 
 
 def _addresses(stack: Array, *, columns_of: Array | None = None, written: bool = False) -> range:
@@ -198,9 +201,10 @@ def _addresses(stack: Array, *, columns_of: Array | None = None, written: bool =
         raise ValueError("a stack that is written to is read-only")
     if columns_of is None and (stack.ndim != 3 or stack.shape[1] != stack.shape[2]):
         raise ValueError(f"a stack of shape {stack.shape}; expected (count, m, m)")
-    if columns_of is not None and (stack.ndim != 3 or stack.shape[:2] != columns_of.shape[:2]):
+    if columns_of is not None:
         count, m = columns_of.shape[:2]
-        raise ValueError(f"columns have shape {stack.shape}; expected ({count}, {m}, r)")
+        if stack.ndim != 3 or len(stack) != count or stack.shape[1] > m:
+            raise ValueError(f"columns have shape {stack.shape}; expected ({count}, {m}, r), or fewer rows")
     step = 8 * stack.shape[1] * stack.shape[2]
     if step == 0:
         return range(0)

@@ -473,7 +473,7 @@ def test_products_of_sums_with_one_column(kernel):
 def test_small_sets_of_points_are_evaluated_as_each_alone(kernel):
     X, members = points(9, 2), np.array([[0, 3, 5], [8, 8, 1]])
     out = np.empty((2, 3, 3))
-    compiled.evaluate_subsets(*kernel.parameters, point_columns(X), members, out)
+    compiled.evaluate_subsets(*kernel.parameters, point_columns(X), members, False, out)
     np.testing.assert_array_equal(out, [kernel(X[row], X[row]) for row in members])
 
 

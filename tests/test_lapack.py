@@ -201,10 +201,10 @@ def test_what_must_not_be_written_is_refused():
 
 
 @pytest.mark.parametrize("apply", [solve_lower, multiply_lower])
-@pytest.mark.parametrize("shape", [(2, 3, 1), (4, 2, 1), (4, 4, 1), (3, 4, 1)])
+@pytest.mark.parametrize("shape", [(2, 3, 1), (4, 4, 1), (3, 4, 1)])
 def test_columns_that_do_not_fit_the_matrices_are_refused(apply, shape):
     """Instead of being read beyond their end."""
-    with pytest.raises(ValueError, match=r"columns have shape .*; expected \(4, 3, r\)"):
+    with pytest.raises(ValueError, match=r"columns have shape .*; expected \(4, 3, r\), or fewer"):
         apply(positive_definite(4, 3), np.ones(shape))
 
 

@@ -130,7 +130,7 @@ def conditional_weights(
     spare, diagonal = np.empty((BATCH, size, size)), np.arange(size)
     for start, stop in block_ranges(m, BATCH):
         stack, gone = spare[: stop - start], missing[start:stop]
-        evaluate_subsets(*kernel, points, at[start:stop], stack)
+        evaluate_subsets(*kernel, points, at[start:stop], True, stack)
         stack[:, diagonal, diagonal] += noise[at[start:stop]]
         if gone.any():  # independent of all others
             stack[gone] = 0.0

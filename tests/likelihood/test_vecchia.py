@@ -148,12 +148,15 @@ def test_conditionals_make_a_density(small):
     assert sum(group.before == 12 for group in groups) >= 37  # all but the first ones have all of theirs
 
 
-@pytest.mark.parametrize("count", [181, 300, 1440])
+@pytest.mark.parametrize("count", [23, 60, 180])
 def test_most_neighbours_are_the_nearest_and_some_are_far(count):
-    kept = conditionals._thinned(np.arange(count))
-    assert (len(kept), kept[-1]) == (180, count - 1)
+    close, far, taken = np.arange(180), 8 * np.arange(count), np.zeros(1440, dtype=bool)
+    kept = conditionals._thinned(close, far, taken)
+    assert not taken.any()
+    assert (len(kept), kept[-1]) == (180, max(179, far[-1]))
     assert (np.diff(kept) > 0).all()
     np.testing.assert_array_equal(kept[:150], np.arange(150))
+    assert count < 60 or (kept[150:] % 8 == 0).all()
 
 
 def test_nearest_preceding_is_what_distances_say():

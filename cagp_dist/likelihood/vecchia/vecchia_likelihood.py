@@ -39,6 +39,7 @@ from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.text import bytes_text, counted
 
 TASK_GROUPS = 16  # worked out at once, in some ten milliseconds: threads do not wait for each other's Python
+AT_A_TIME = 4  # of these: their matrices fit into the cache of a core
 
 
 class VecchiaLikelihood(ModelLikelihood):
@@ -147,10 +148,12 @@ def piece_sums(model: UnitModel, piece: VecchiaPiece, scale: float, coefficients
     for group in piece.groups:
         alike.setdefault((group.members.size, group.before), []).append(group)
     total: Array = np.zeros(())
-    for (_, before), groups in alike.items():
-        members = np.array([group.members for group in groups])
-        sums = _stack_sums(model, piece, members, before, scale, coefficients, curved)
-        total = total + np.array([[group.weight, group.beyond] for group in groups]).T @ sums
+    for (_, before), found in alike.items():
+        for start in range(0, len(found), AT_A_TIME):
+            groups = found[start : start + AT_A_TIME]
+            members = np.array([group.members for group in groups])
+            sums = _stack_sums(model, piece, members, before, scale, coefficients, curved)
+            total = total + np.array([[group.weight, group.beyond] for group in groups]).T @ sums
     return total
 
 
@@ -169,7 +172,7 @@ def _stack_sums(
     count, m = members.shape
     own = None if piece.deviations is None else scale * piece.deviations[members]
     stack = np.empty((count, m, m))
-    evaluate_subsets(*model.kernel, piece.points, members, stack)
+    evaluate_subsets(*model.kernel, piece.points, members, True, stack)
     diagonal = np.arange(m)
     stack[:, diagonal, diagonal] += model.ratio if own is None else model.ratio + own
     cholesky_in_place(stack)
@@ -186,7 +189,7 @@ def _stack_sums(
     tall = []
     slopes = np.empty_like(stack)
     for derivative in model.derivatives:
-        evaluate_subsets(*derivative, piece.points, members, slopes)
+        evaluate_subsets(*derivative, piece.points, members, False, slopes)
         tall.append(slopes @ W)
     tall.append(model.ratio * W)
     if own is not None:
@@ -199,10 +202,10 @@ def _stack_sums(
     traces = [H.trace(axis1=1, axis2=2) for H in square]
     squares: Array = np.empty((count, 0))
     if curved:
-        solved = np.concatenate(tall, axis=2)
-        solve_lower(stack, solved)
+        above = np.concatenate([T[:, :before] for T in tall], axis=2)
+        solve_lower(stack, above)
         flat = np.stack(square, axis=1).reshape(count, len(tall), -1)
-        above = np.stack(np.split(solved[:, :before], len(tall), axis=2), axis=1)
+        above = np.stack(np.split(above, len(tall), axis=2), axis=1)
         above = above.reshape(count, len(tall), before * (m - before))
         squares = (flat @ _transposed(flat) + 2.0 * above @ _transposed(above)).reshape(count, -1)
     gram = _transposed(z) @ z

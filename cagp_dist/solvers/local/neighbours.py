@@ -87,7 +87,7 @@ MOST_COARSE = 512  # Coarse means of what "auto" compares with, at most
 ROOM = 2  # Observations around a sampled target among which its neighbours and means are looked for, for each
 
 # Targets that they are compared at, at most and at least, and flops that this may take in between
-TRIED_TARGETS, FEWEST_TRIED, TRIED_FLOPS = 256, 32, 2e10
+TRIED_TARGETS, FEWEST_TRIED, TRIED_FLOPS = 128, 32, 1e10
 
 
 @dataclass(frozen=True)
