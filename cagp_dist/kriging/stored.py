@@ -81,7 +81,8 @@ FEWEST_OF_BLOCK, BLOCK = 2**17, 2**20
 ROWS_COMPARED = 20_000  # First observations of a store that are read with all that stands beside them
 # How many times the observations among the targets of a region are read for it, with those around it
 WIDER = 4
-# Of more observations than that, which are read first, those so near to a region are kept, of its longest side
+# Of more observations than these, which are read first, those are kept that are so near to a region, in parts
+# of its longest side
 MANY, MARGIN = 2**18, 0.1
 # How often a task has the rows that it works on: as they were read, some of them, sorted, and apart
 ROW_COPIES = 5
