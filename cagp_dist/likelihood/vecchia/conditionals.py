@@ -21,7 +21,7 @@ NEIGHBOURS = 180
 """Points that a cell is conditioned on, at most."""
 
 REACH, FAR = 8, 6
-"""One in `FAR` of them is among the `NEIGHBOURS` nearest of every `REACH`-th point, the others are the nearest."""
+"""One in `FAR` of them is among the `NEIGHBOURS` nearest of each `REACH`-th point, others are the nearest."""
 
 MOST_CONDITIONALS = 100_000
 """Points up to which all conditionals count; of more points about as many do."""
