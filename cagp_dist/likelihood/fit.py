@@ -375,12 +375,14 @@ def _profiles(
         if model.parts > 1 and not found:
             one = replace(model, families=model.families[:1])
             alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
-            single = best_climb(
-                ProfileLikelihood(likelihood_of(one, _alike(part), how), alone, counter),
-                make_starts(None, alone, scales, starts=starts),
+            single = ProfileLikelihood(likelihood_of(one, _alike(part), how), alone, counter)
+            spread = make_sum_starts(
+                start,
+                within,
+                partial(best_climb, single, make_starts(None, alone, scales, starts=starts)),
+                starts=starts,
+                mixed=len(set(model.families)) > 1,
             )
-            mixed = len(set(model.families)) > 1
-            spread = make_sum_starts(start, within, single.parameters, starts=starts, mixed=mixed)
         curved = _has_squares(part, how, first=not found) and (
             how == "vecchia" or (model.parts == 1 and not deviating)
         )

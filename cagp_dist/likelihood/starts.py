@@ -1,8 +1,8 @@
 """From where parameters are sought: decided from the limits and a few numbers about the data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import log
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -10,9 +10,13 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.bounds import Bounds, Limits, Scales, checked_names
+from cagp_dist.likelihood.numbering import NAMES
 
 LEAST_POWER = 0.1  # Part of the mean square that starts leave to the field where the noise has an upper limit
 ROUNDING = 1e-12  # By which part of itself a start may be outside its bounds
+
+if TYPE_CHECKING:
+    from cagp_dist.likelihood.exact.profile_likelihood import Place
 
 # Numbers by name; of a sum one for each part. A lengthscale may be a tuple, one for each coordinate.
 Start = Mapping[str, float | Sequence[float | Sequence[float]]]
@@ -70,18 +74,28 @@ def without_nugget(
 
 
 def make_sum_starts(
-    given: Start | None, bounds: Bounds, single: Sequence[float], *, starts: int, mixed: bool
+    given: Start | None,
+    bounds: Bounds,
+    climb: "Callable[[], Place]",
+    *,
+    starts: int,
+    mixed: bool,
 ) -> list[Array]:
-    """Points to start from for a sum, each of logarithms of (lengthscales, weights, ratio)."""
+    """Points to start from for a sum, each of logarithms of (lengthscales, weights, ratio).
+
+    One kernel alone is not climbed for where a guess of all numbers is the only start.
+    """
     check_count("starts", starts, least=1)
-    parts = bounds.numbering.parts
-    *own, variance, noise = single
+    parts, chosen = bounds.numbering.parts, _guessed(given, bounds)
     limits = np.log([*bounds.lengthscales, *bounds.weights, bounds.ratio]).T
 
     def start(lengthscales: Sequence[float], variances: Sequence[float], noise_variance: float) -> Array:
         weights = [variance / variances[0] for variance in (*variances[1:], noise_variance)]
         return np.asarray(np.clip(np.log([*lengthscales, *weights]), *limits))
 
+    if starts == 1 and len(chosen) == len(NAMES):
+        return [start(chosen["lengthscale"], chosen["variance"], chosen["noise_variance"][0])]
+    *own, variance, noise = climb().parameters
     found = []
     for k in range(starts):
         shorter, longer = np.modf(0.5 + k * np.array([0.6180339887, 0.7548776662]))[0]
@@ -90,7 +104,6 @@ def make_sum_starts(
             found.append(
                 start(lengthscales[::order].ravel().tolist(), [variance / parts] * parts, 0.5 * noise)
             )
-    chosen = _guessed(given, bounds)
     if not chosen:
         return found
     return [

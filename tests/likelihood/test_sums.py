@@ -1,5 +1,7 @@
 """The likelihood and the fit of sums of kernels: oracle, gradients, recovery, statuses."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -279,17 +281,20 @@ def test_a_weight_on_its_limit_is_on_a_bound():
 
 def test_starts_of_a_sum_lie_apart_and_hold_the_guess():
     bounds = make_bounds(None, SCALES, parts=2)
-    starts = np.array(make_sum_starts(None, bounds, (0.5, 4.0, 0.2), starts=3, mixed=False))
+    alone = SimpleNamespace(parameters=(0.5, 4.0, 0.2))
+    starts = np.array(make_sum_starts(None, bounds, lambda: alone, starts=3, mixed=False))
     assert starts.shape == (3, 4)
     assert (starts[:, 0] < starts[:, 1]).all()
     assert np.linalg.norm(starts[:, None] - starts, axis=2)[~np.eye(3, dtype=bool)].min() > 0.3
-    both = make_sum_starts(None, bounds, (0.5, 4.0, 0.2), starts=3, mixed=True)
+    both = make_sum_starts(None, bounds, lambda: alone, starts=3, mixed=True)
     assert len(both) == 6
     np.testing.assert_allclose(both[1][:2], both[0][:2][::-1])
-    first, *_ = make_sum_starts(
-        {"lengthscale": (0.3, 1.0), "variance": (2.0, 5.0)}, bounds, (0.5, 4.0, 0.2), starts=1, mixed=False
-    )
+    guess = {"lengthscale": (0.3, 1.0), "variance": (2.0, 5.0)}
+    first, *_ = make_sum_starts(guess, bounds, lambda: alone, starts=1, mixed=False)
     np.testing.assert_allclose(np.exp(first), (0.3, 1.0, 2.5, 0.05))
+    # a guess of all numbers is the only start where one is asked for: one kernel alone is not fitted
+    (only,) = make_sum_starts(guess | {"noise_variance": 0.1}, bounds, pytest.fail, starts=1, mixed=True)
+    np.testing.assert_allclose(np.exp(only), (0.3, 1.0, 2.5, 0.05))
     raised = make_bounds(None, SCALES, parts=2).coarser(1.0)
     assert [low for low, _ in raised.lengthscales] == [0.5, 0.5]
 
