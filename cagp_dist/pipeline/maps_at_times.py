@@ -208,29 +208,37 @@ def _with_lasting(
 ) -> tuple[FitResult, dict[str, Sequence[object]]]:
     """Fit weather and what lasts, and give limits of lengthscales; ``extent`` is a chord and hours.
 
-    Offsets that places have each for themselves, and for ever, leave the lengthscales of what lasts open.
-    They are then held where the search has come to. Beyond the extent of the places they only make more of
-    a common constant, which the mean is.
+    What lasts is an offset that each place has for itself and for ever, unless one that neighbours share, or
+    that ends, is better by the margin: offsets that look shared by chance spoil what is predicted between
+    places. Lengthscales that values leave open are held where the search has come to. Beyond the extent of
+    the places they only make more of a common constant, which the mean is.
     """
     (part,) = cast("tuple[SpaceTime, ...]", weather.prior.kernel.parts)
     (chord, hours), (far, period) = cast("tuple[float, float]", part.lengthscale), extent
-    family, variance = (part.family, LASTING), part.variance
-    longest = max(LONG * period, hours)
+    least, longest = min(far / WIDE, 0.1 * chord), max(LONG * period, hours)
     near = tuple((own / LEEWAY, own * LEEWAY) for own in (chord, hours))
-    limits: dict[str, Sequence[object]] = {
-        "lengthscale": (near, ((min(far / WIDE, 0.1 * chord), far), (hours, longest)))
-    }
-    start = {
-        "lengthscale": [(chord, hours), (min(0.3 * chord, 0.3 * far), max(period, hours))],
-        "variance": [0.7 * variance, 0.3 * variance],
-        "noise_variance": weather.prior.noise_number,
-    }
-    found = fitted(family, start=start, starts=1, limits=limits)
-    if not usable(found):
-        lasting = cast("tuple[float, float]", found.prior.kernel.parts[1].lengthscale)
-        limits = {"lengthscale": (near, tuple((own, own) for own in lasting))}
-        found = fitted(family, start=start_of(found), starts=1, limits=limits)
-    return found, limits
+
+    def begun(lasting: tuple[float, float]) -> Start:
+        """Numbers to begin with, by the lengthscales of what lasts."""
+        variances = [0.7 * part.variance, 0.3 * part.variance]
+        return {
+            "lengthscale": [(chord, hours), lasting],
+            "variance": variances,
+            "noise_variance": weather.prior.noise_number,
+        }
+
+    def summed(start: Start, *lasting: tuple[float, float]) -> tuple[FitResult, dict[str, Sequence[object]]]:
+        """Fit both, within these limits of the lengthscales of what lasts."""
+        own: dict[str, Sequence[object]] = {"lengthscale": (near, lasting)}
+        return fitted((part.family, LASTING), start=start, starts=1, limits=own), own
+
+    alone = summed(begun((least, longest)), (least, least), (longest, longest))
+    shared = summed(begun((min(0.3 * chord, 0.3 * far), max(period, hours))), (least, far), (hours, longest))
+    if not usable(shared[0]):
+        found = cast("tuple[float, float]", shared[0].prior.kernel.parts[1].lengthscale)
+        shared = summed(start_of(shared[0]), *((own, own) for own in found))
+    worth = likelihood_of(shared[0]) > likelihood_of(alone[0]) + MARGIN
+    return shared if worth or not usable(alone[0]) else alone
 
 
 def work_in_time(values: int, places: int, *, deviating: bool, workers: int) -> Work:

@@ -1,4 +1,4 @@
-"""What intervals hold where observations are few: numbers known, plugged in, and integrated over.
+"""What intervals hold where observations are few: numbers known, plugged in, integrated over, averaged.
 
     python -m pipelines.experiments.few_observations [--quick] [--output FOLDER]
 
@@ -7,6 +7,11 @@ tenth of the variance are observed at random places and mapped by `cagp_dist.kri
 numbers they were drawn from; with those of maximum likelihood, beside a mean that was fitted before (ML) and
 one that is estimated (REML); and integrated over. Prints how many values of the field central intervals hold,
 with the standard error over fields, how wide they are, the error of the mean, and processor time.
+
+Then six kinds of fields of `pipelines.experiments.kernel_rules` from 30 observations, integrated over the
+numbers of the likeliest kernel, over those of the one with the smallest leave-one-out CRPS, which is chosen,
+and over all kernels that are nearly as good, as by default. Last, how many of the numbers themselves their
+90 % intervals hold: numbers that are drawn from the prior over them, and the same ones in all fields.
 """
 
 import time
@@ -16,9 +21,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 from scipy.special import ndtri
 
 import cagp_dist as cagp
+from cagp_dist.kernels import Family
+from cagp_dist.likelihood.exact import hyperprior
+from cagp_dist.likelihood.exact.integrated import Held, SharedFields, integrate, joined
+from cagp_dist.likelihood.kernel_choice import CANDIDATES, kernel_probabilities
+from cagp_dist.predictive import Mixture
+from pipelines.experiments.kernel_rules import MARGIN, field_of, usual_unless
 from pipelines.experiments.output import parser, print_table
 
 Array = NDArray[np.float64]
@@ -27,6 +39,11 @@ SEED, SIMULATIONS, QUICK_SIMULATIONS = 0, 200, 10
 OBSERVED, PREDICTED = (12, 30, 100, 200), 60
 SIDE_DEGREES, SHORTEST, LONGEST, NOISE_VARIANCE = 10.0, 0.1, 0.3, 0.1
 LEVELS = (0.9, 0.95)
+
+KINDS = ("plain", "rough", "smooth", "trend", "t3 noise", "lognormal")
+SEED_OF_KINDS, OF_KIND, QUICK_OF_KIND, BARS = 43, 100, 1, (0.5, 0.9, 0.99)
+FIXED = {"lengthscale": 0.04, "variance": 4.0, "noise_variance": 0.5}
+MEAN = cagp.mean_family("constant")
 
 
 def drawn(
@@ -122,6 +139,80 @@ def rows(n: int, found: xr.Dataset) -> Iterator[Sequence[str]]:
         )
 
 
+def averaged(kind: str, n: int, generator: np.random.Generator) -> dict[str, list[float]]:
+    """Map a field of a kind each way: what bars hold, and the CRPS."""
+    case = field_of(kind, n, generator)
+    found = cagp.fit("auto", case.X, case.y, mean=MEAN)
+    assert found.choice is not None
+    families = [family for family in CANDIDATES if family.__name__ in found.choice.log_likelihoods]
+    likelihoods = np.array([found.choice.log_likelihoods[family.__name__] for family in families])
+    probabilities = kernel_probabilities(found, n)
+    likeliest = families[usual_unless(likelihoods, MARGIN, usual=0)]
+    ways: dict[str, dict[Family, float]] = {
+        "likeliest": {likeliest: 1.0},
+        "chosen": {next(iter(probabilities)): 1.0},
+        "averaged": probabilities,
+    }
+    fields = SharedFields(case.X, case.y[:, None], cagp.Prior(found.prior.kernel, 1.0, MEAN), np.ones(n))
+    each = {family: integrate(family(1.0), [fields], held=Held()) for family in {likeliest, *probabilities}}
+    scored = {}
+    for way, of in ways.items():
+        posterior = joined([each[family] for family in of], list(of.values()))
+        distribution = Mixture(*posterior.predict(fields, case.X_new))
+        pit = distribution.cdf(case.truth[None])
+        inside = [float(np.mean(np.abs(pit - 0.5) <= 0.5 * bar)) for bar in BARS]
+        scored[way] = [*inside, float(distribution.crps(case.truth[None]).mean())]
+    return scored
+
+
+def numbers_held(n: int, generator: np.random.Generator, *, drawn_from_prior: bool) -> list[bool]:
+    """Whether 90 % intervals hold lengthscale, variance and noise variance of a field that is drawn."""
+    X = cagp.unit_sphere(generator.uniform(45.0, 55.0, n), generator.uniform(0.0, 15.0, n))
+    true, extent = dict(FIXED), float(pdist(X).max())
+    median = hyperprior.MEDIAN_LENGTHSCALE * extent
+    if drawn_from_prior:
+        true["lengthscale"] = 0.0
+        while not hyperprior.SHORTEST * extent < true["lengthscale"] < hyperprior.LONGEST * extent:
+            true["lengthscale"] = median * np.log(2.0) / -np.log(generator.uniform())
+        share = generator.uniform() ** 2
+        true["noise_variance"] = true["variance"] * share / (1.0 - share)
+    kernel = cagp.Matern32(true["lengthscale"], true["variance"])
+    root = np.linalg.cholesky(kernel(X, X) + (true["noise_variance"] + 1e-9) * np.eye(n))
+    y = root @ generator.standard_normal((n, 1))
+    fields = SharedFields(X, y, cagp.Prior(kernel, 1.0, MEAN), np.ones(n))
+    found = integrate(kernel, [fields], held=Held()).quantiles((0.05, 0.95))
+    return [bool(found[name][0] <= value <= found[name][1]) for name, value in true.items()]
+
+
+def print_kinds(fields: int) -> None:
+    """Map fields of each kind, each way, and print what bars hold, with standard errors over fields."""
+    rows: list[Sequence[str]] = []
+    for number, kind in enumerate(KINDS):
+        found = [
+            averaged(kind, OBSERVED[1], np.random.default_rng([SEED_OF_KINDS, OBSERVED[1], number, field]))
+            for field in range(fields)
+        ]
+        for way in found[0]:
+            scores = np.array([each[way] for each in found])
+            mean, error = scores.mean(axis=0), scores.std(axis=0) / np.sqrt(fields)
+            held = (f"{share:.3f} ± {doubt:.3f}" for share, doubt in zip(mean, error, strict=True))
+            rows.append((kind, way, *list(held)[: len(BARS)], f"{mean[-1]:.3f}"))
+    print(f"{OBSERVED[1]} observations, {fields} fields of each kind\n")
+    print_table(("kind", "kernel", *(f"{bar:.0%} bars hold" for bar in BARS), "CRPS"), rows)
+
+
+def print_numbers(fields: int) -> None:
+    """Print how often intervals hold the numbers themselves."""
+    rows: list[Sequence[str]] = []
+    for n in OBSERVED[1:3]:
+        for numbers, drawn_from_prior in (("of the prior", True), ("the same", False)):
+            generator = np.random.default_rng([SEED, n])
+            held = [numbers_held(n, generator, drawn_from_prior=drawn_from_prior) for _ in range(fields)]
+            rows.append((f"{n}", numbers, *(f"{share:.3f}" for share in np.mean(held, axis=0))))
+    print(f"90 % intervals of numbers, {fields} fields\n")
+    print_table(("observations", "true numbers", *FIXED), rows)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Simulate and print."""
     chosen = parser(__doc__).parse_args(arguments)
@@ -132,6 +223,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table += rows(n, simulated(n, simulations=simulations))
     print(f"{simulations} fields of each number of observations, {PREDICTED} places each\n")
     print_table(("observations", "numbers", *shares, "width of 90%", "RMSE", "processor time"), table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of fits that end flat, or at a bound
+        print_kinds(QUICK_OF_KIND if chosen.quick else OF_KIND)
+        print_numbers(simulations)
 
 
 if __name__ == "__main__":
