@@ -147,7 +147,7 @@ def fit_in_space_and_time(
             starts=starts,
         )
 
-    candidates, some = _candidates(kernel, in_time), chosen(COMPARED)
+    candidates, some = candidates_in_time(kernel, in_time), chosen(COMPARED)
     with narrator.stage("fit", text_of_fit(len(X))):
         results = [fitted(candidates[0], some)]
         near = partial(fitted, some=some, start=start_of(results[0]), starts=1)
@@ -158,7 +158,7 @@ def fit_in_space_and_time(
         if metric and len(in_time) > 1 and len(candidates[0]) == 1:
             sides = extents(X, AXES)
             extent = float(sides[0]), float(sides[-1])
-            summed, own = _with_lasting(_best(metric), partial(fitted, some=some), extent)
+            summed, own = with_lasting(_best(metric), partial(fitted, some=some), extent)
             if usable(summed) and likelihood_of(summed) > likelihood_of(result) + NUMBERS_MORE * MARGIN:
                 result, limits = summed, own
                 held |= dict.fromkeys(limits, "no value tells it of what lasts, and it is held")
@@ -203,7 +203,7 @@ def _is_metric(result: FitResult) -> bool:
     return not more and cast("SpaceTime", first).time is None
 
 
-def _with_lasting(
+def with_lasting(
     weather: FitResult, fitted: Callable[..., FitResult], extent: tuple[float, float]
 ) -> tuple[FitResult, dict[str, Sequence[object]]]:
     """Fit weather and what lasts, and give limits of lengthscales; ``extent`` is a chord and hours.
@@ -441,7 +441,9 @@ def check_mean(mean: MeanLike) -> None:
         )
 
 
-def _candidates(kernel: KernelLike, in_time: "Sequence[Family | None]") -> list[tuple[SpaceTimeOf, ...]]:
+def candidates_in_time(
+    kernel: KernelLike, in_time: "Sequence[Family | None]"
+) -> list[tuple[SpaceTimeOf, ...]]:
     """Families that are compared: kernels of space in metric kernels and in products, or those given."""
     if isinstance(kernel, Kernel):
         return [tuple(cast("SpaceTimeOf", part.family) for part in kernel.parts)]

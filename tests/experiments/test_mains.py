@@ -249,9 +249,18 @@ def test_experiments_run_one_after_the_other_and_failures_are_named(tmp_path):
 def test_few_observations_are_mapped_every_way(monkeypatch, capsys):
     module = script("few_observations")
     monkeypatch.setattr(module, "QUICK_SIMULATIONS", 3)
+    monkeypatch.setattr(module, "KINDS", ("rough",))
     module.main(["--quick"])
     head, *rows = printed_rows(capsys.readouterr().out)
-    assert [row[:2] for row in rows] == [
+    assert [row[:2] for row in rows[:8]] == [
         [n, way] for n in ("12", "30") for way in ("known", "ML", "REML", "integrated over")
     ]
-    assert all(len(row) == len(head) and 0.2 < float(row[2].split()[0]) <= 1.0 for row in rows)
+    assert all(len(row) == len(head) and 0.2 < float(row[2].split()[0]) <= 1.0 for row in rows[:8])
+    kernels = rows[9:12]
+    assert [row[:2] for row in kernels] == [["rough", way] for way in ("likeliest", "chosen", "averaged")]
+    assert all(0.5 < float(row[-1].split()[0]) <= 1.0 for row in kernels)
+    numbers = rows[13:]
+    assert [row[:2] for row in numbers] == [
+        [n, of] for n in ("30", "100") for of in ("of the prior", "the same")
+    ]
+    assert all(0.0 <= float(share) <= 1.0 for row in numbers for share in row[2:])

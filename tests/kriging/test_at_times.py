@@ -77,12 +77,16 @@ def test_a_kernel_is_chosen_and_hours_inform_each_other(drawn):
     assert found.attrs["hyperparameters"].startswith("plugged in: ")
 
 
-def test_what_lasts_at_a_place_is_told_from_weather():
-    """Drawn from a metric kernel plus a product: that sum is chosen, with numbers near the true ones."""
+@pytest.mark.parametrize("shared", [0.3, 0.0])
+def test_what_lasts_at_a_place_is_told_from_weather(shared):
+    """Drawn from a metric kernel plus a product: that sum is chosen, with numbers near the true ones.
+
+    Neighbours share what lasts, or each place has its own.
+    """
     rng, times = np.random.default_rng(4), pd.date_range("2024-07-01", periods=12, freq="3h")
     latitude, longitude = rng.uniform(45.0, 60.0, 14), rng.uniform(0.0, 25.0, 14)
     weather = cagp.SpaceTime(cagp.Matern32(0.3, 4.0), lengthscale_time=6.0)
-    lasting = cagp.SpaceTime(cagp.Matern32(0.02, 2.0), cagp.Matern12(300.0))
+    lasting = cagp.SpaceTime(cagp.Matern12(max(shared, 1e-4), 2.0), cagp.Matern12(300.0))
     X = np.column_stack(
         [np.tile(cagp.unit_sphere(latitude, longitude), (12, 1)), np.repeat(3.0 * np.arange(12), 14)]
     )
@@ -96,6 +100,7 @@ def test_what_lasts_at_a_place_is_told_from_weather():
     assert isinstance(staying.time, cagp.Matern12)
     assert staying.time.lengthscale > 50.0  # of 33 hours that were observed
     assert 0.5 < staying.variance < 8.0
+    assert (staying.space.lengthscale > 0.02) == (shared > 0.0)
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.4])
