@@ -154,7 +154,7 @@ def groups(X: Array, targets: Array, settings: "Settings", means: "LeafMeans | N
     """Targets that share neighbours, these, and leaves beside them."""
     from scipy.spatial import cKDTree
 
-    from cagp_dist.nearest import nearest_points, shared_neighbours
+    from cagp_dist.sharing import shared_neighbours
 
     n, k = len(X), min(settings.neighbours, len(X))
     order = cKDTree(targets, leafsize=1).indices
@@ -165,6 +165,17 @@ def groups(X: Array, targets: Array, settings: "Settings", means: "LeafMeans | N
     # a trend is that of the neighbours of each: only those that have most in common share it
     once = GROUP_FLOPS if settings.drift == "none" else 0.0
     return Groups(order, *shared_neighbours(nearest, n + n // LEAF + 1, settings.most, once))
+
+
+def nearest_points(X: Array, targets: Array, k: int) -> Indices:
+    """Give the k nearest of points X (n, p) to each target (q, p), the nearest first, shape (q, k).
+
+    By SciPy's tree: a search of our own saved a fourteenth of the time of a map of 64,800 among 10^6.
+    """
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(X, balanced_tree=False, compact_nodes=False)
+    return np.asarray(tree.query(targets, np.arange(1, k + 1))[1])
 
 
 class LeafMeans:
@@ -203,7 +214,7 @@ class LeafMeans:
 
     def near(self, targets: Array, nearest: Indices, count: int) -> Indices:
         """Give leaves (q, count) near scaled targets that neighbours (q, k) do not have all of, or -1."""
-        from cagp_dist.nearest import nearest_points, unknown_leaves
+        from cagp_dist.sharing import unknown_leaves
 
         k = min(count + nearest.shape[1] // LEAF + 1, len(self._shares))
         found = nearest_points(self._centres, targets, k)
