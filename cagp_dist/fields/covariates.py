@@ -132,7 +132,7 @@ def layers_on_axes(
         raise DataError(
             f"covariate {called} has dimensions {dict(field.sizes)}; expected axes of "
             f"{laid.where.space.what}, of at least two values, and one value of anything else"
-            + (", but for times" if most is None else "")
+            + (", except times" if most is None else "")
             + ". Select it before.",
             key="covariate",
         )

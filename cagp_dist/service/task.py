@@ -65,7 +65,7 @@ from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import content_sha256
-from cagp_dist.text import place_text, shown_time
+from cagp_dist.text import shown_time
 from cagp_dist.versions import numerical_version
 
 logger = logging.getLogger(__name__)
@@ -527,17 +527,30 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
             "leave either out.",
             key="background-with-others",
         )
+    points = observation_points(field)
+    if fit_field is not None and not points.space.has_latitudes:
+        raise ConfigurationError(
+            "[prior] fit_times cannot be combined with background in a plane yet; leave either out.",
+            key="background-with-others",
+        )
     found = read_background(
         table.background,
         table.background_std,
-        space=space_of(field),
+        space=points.space,
         variable=job.observations.variable,
         units=variable.units,
         around=around,
     )
     if table.background_std is None and (table.in_time or table.numbers is not None or table.parts > 1):
         found = replace(found, std=None)  # the spread of an ensemble, instead of which there is the variance
-    return FirstGuess(found, observation_points(field))
+    if found.scales and job.recalibration.method == SHARP:
+        raise ConfigurationError(
+            f'[recalibration] method = "{SHARP}" stretches the lengthscales of a kernel, and the standard '
+            "deviation of the background's error is a field; write background_std as a number, or another "
+            "method.",
+            key="background-with-others",
+        )
+    return FirstGuess(found, points)
 
 
 @dataclass(frozen=True)
@@ -658,7 +671,7 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
     wanted, map_table = wanted_places(job.design.targets, points.space), job.design.map
     if wanted is not None and isinstance(family, HasHoles):
         known = family.known_at(wanted.X)
-        _tell_unknown(known, wanted.north, wanted.east, "targets", "left out")
+        _tell_unknown(known, wanted.north, wanted.east, "targets", "left out", points.space)
         wanted = wanted.at(np.flatnonzero(known))
 
     def solver_at(design: Design) -> Solver:
@@ -723,7 +736,7 @@ def _known_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Obs
     if not isinstance(family, HasHoles):
         return points
     known = family.known_at(points.positions)
-    _tell_unknown(known, points.north, points.east, "observations", "left out")
+    _tell_unknown(known, points.north, points.east, "observations", "left out", points.space)
     return points if known.all() else points.keep(known)
 
 
@@ -734,18 +747,18 @@ def _known_cells(cells: MapCells | None, family: HasHoles, spacing_degrees: floa
     wanted = cells.inputs(spacing_degrees)
     unknown = (~family.known_at(target_points(wanted))).astype(np.float64)
     known: Mask = averaged(wanted, unknown[:, None])[:, 0] == 0.0
-    _tell_unknown(known, *cells.points(), "cells", "blank")
+    _tell_unknown(known, *cells.points(), "cells", "blank", cells.space)
     return cells.only(known)
 
 
-def _tell_unknown(known: Mask, latitude: Array, longitude: Array, what: str, become: str) -> None:
-    """Tell of points without a covariate; `DataError` if these are all."""
+def _tell_unknown(known: Mask, north: Array, east: Array, what: str, become: str, space: Space) -> None:
+    """Tell of points without a covariate or background; `DataError` if these are all."""
     if known.all():
         return
     first = int(known.argmin())
     text = (
         f"a covariate or background of [prior] is not known at {int((~known).sum()):,} of {known.size:,} "
-        f"{what}, such as {place_text(latitude[first], longitude[first])}: its grid ends before, or it is "
+        f"{what}, such as {space.place_text(north[first], east[first])}: its grid ends before, or it is "
         "NaN there"
     )
     if not known.any():

@@ -313,3 +313,52 @@ def test_a_job_gives_the_same_bits(world, of_places, tmp_path):
         for ours, theirs in (("mean", "t_mean"), ("std", "t_std")):
             np.testing.assert_allclose(published[theirs].values.ravel(), found[ours], rtol=1e-9)
         assert '"innovation_ratio"' in root.attrs["innovations"]
+
+
+def test_a_plane_has_backgrounds_in_both_doors(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(0.0, 1e5, (2, 80))
+    axes = {name: (name, np.arange(-1e4, 1.2e5, 1e4), {"units": "m"}) for name in "yx"}
+    values = 10.0 + 5.0 * np.sin(axes["y"][1] / 3e4)[:, None] * np.cos(axes["x"][1] / 3e4)
+    guess = xr.DataArray(values, axes, ["y", "x"], name="pm", attrs={"units": "ug m-3"})
+    innovations = rng.standard_normal(80)
+    seen = guess.interp(x=xr.DataArray(x), y=xr.DataArray(y)).values + innovations
+    pd.DataFrame({"x": x, "y": y, "pm (ug m-3)": seen}).to_csv(tmp_path / "stations.csv", index=False)
+    pd.DataFrame({"x": x[:5] + 500.0, "y": y[:5]}).to_csv(tmp_path / "places.csv", index=False)
+    guess.to_netcdf(tmp_path / "guess.nc", engine="h5netcdf")
+    parsed = parse_job(
+        job_text(
+            observations={
+                "source": f"table:{tmp_path / 'stations.csv'}",
+                "variable": "pm",
+                "noise_std": 0.7,
+                "columns": {"x": "x", "y": "y"},
+            },
+            design={
+                "test": {"kind": "folds", "count": 2},
+                "targets": f"table:{tmp_path / 'places.csv'}",
+            },
+            prior={
+                "background": f"file:{tmp_path / 'guess.nc'}:pm",
+                "background_std": 0.7,
+                "kernel": "matern32",
+                "hyperparameters": "plug-in",
+            },
+            recalibration={"method": "none"},
+            solver={"name": "cholesky"},
+            output={"root": tmp_path / "out"},
+        )
+    )
+    found = cagp.krige(
+        tmp_path / "stations.csv",
+        to=tmp_path / "places.csv",
+        columns={"x": "x", "y": "y"},
+        background=guess,
+        background_std=0.7,
+        noise_std=0.7,
+        kernel="matern32",
+        **QUIET,
+    )
+    assert found.attrs["innovation_mean"] == pytest.approx(innovations.mean())
+    with xr.open_zarr(run(parsed).path, group="targets") as published:
+        np.testing.assert_allclose(published["pm_mean"].values.ravel(), found["mean"], rtol=1e-9)

@@ -251,7 +251,7 @@ class Job(JobTable):
             or any(isinstance(table, dict) and IN_UNIT_OF_PLANE & {*table} for table in drawn)
         )
         if plane and isinstance(prior, dict):  # the mean of the globe is one of latitude
-            return {**tables, "prior": {"mean": "constant", **prior}}
+            return {**tables, "prior": {**({} if "background" in prior else {"mean": "constant"}), **prior}}
         return tables
 
     @field_validator("prior", "recalibration", "solver", "output", mode="after")
@@ -393,7 +393,7 @@ def _misplaced(prior: PriorTable, design: DesignTable | None, *, in_plane: bool)
         "in its unit, and leave regions out",
     )
     yield (
-        prior.mean != "constant" or bool(prior.covariates),
+        prior.mean not in ("constant", values.ZERO) or bool(prior.covariates),
         f'mean = "{prior.mean}"{" and covariates" if prior.covariates else ""} depends on latitude and '
         'longitude, and places are points of a plane; expected mean = "constant"',
     )
