@@ -115,7 +115,7 @@ def test_other_ways_to_ask_have_the_background_too(world):
         np.testing.assert_allclose(cells["mean"], points["mean"], atol=0.02)
 
 
-def test_ratios_are_one_where_the_numbers_are_right_and_not_elsewhere():
+def test_ratios_are_one_where_the_numbers_are_right_and_not_elsewhere_t47():
     """T47: E[d_a d_b'] = R, by dense simulation of three generators; and the same by the product.
 
     The ratio of one draw is chi-square over its degrees: its standard error over all draws is
