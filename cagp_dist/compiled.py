@@ -19,6 +19,7 @@ used: a sum's order depends on its length alone, hence results do not depend on 
 
 import math
 from functools import lru_cache, wraps
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -37,12 +38,17 @@ SCALE, FIRST_COEFFICIENT, TERMS = 4, 5, 4
 PIECES = 3
 EDGE, FIRST_POWER, FIRST_PIECE = 4, 5, 9
 FIRST_OCTAVE, PIECES_OF_OCTAVE, DEGREE = -40, 64, 4
-# A product of two profiles, of the coordinates before and from a split: where they begin, the period around
-# which the second are bent, or 0, and the power of w = 1 + their distance that divides squares of the first.
+# A product of profiles: how many, then of each the first coordinate that it is of and the one past the last,
+# the period around which its distances are bent, or 0, the power of w = 1 + the distance of the factor before
+# that divides the squares of its own, and where its numbers begin and end.
 PRODUCT = 4
-SPLIT, SECOND_FACTOR, PERIOD, POWER, FIRST_FACTOR = 4, 5, 6, 7, 8
+FACTORS, FIRST_FACTOR, OF_FACTOR = 4, 5, 6
 # Powers of that w, with their exponent instead of a scale.
 ALGEBRAIC = 5
+# Of a label, an integer from 0: a table (labels, labels) of values; one where labels are the same, else zero.
+# Below zero are points that go with no other.
+TABLE, SAME = 6, 7
+LABELS, FIRST_ENTRY = 4, 5
 
 # What `_packed` says of each part of a kernel: the first number of its profile and the one past the last, its
 # variance, one over its lengthscale, and from OWN on the same for each coordinate if each has its own.
@@ -111,17 +117,48 @@ def _writable(array):
     return array.copy() if isinstance(array, np.ndarray) and not array.flags.writeable else array
 
 
-def _of_kernel(*, outputs, pack=_packed, parameters=3):
+class Embedding(NamedTuple):
+    """In place of lengthscales: a kernel of linear functions of points instead of their coordinates."""
+
+    scales: tuple[tuple[float, ...], ...]  # (parts, P): 1 where a part depends on a function, else 0
+    rows: tuple[tuple[float, ...], ...]  # (P, p)
+
+
+def _in_place_of(inverse_lengthscale, *points):
+    """Lengthscales without an embedding, and points (p, n) in it: sums whose order is that of the columns."""
+    if not isinstance(inverse_lengthscale, Embedding):
+        return inverse_lengthscale, *points
+    return inverse_lengthscale.scales, *(embedded(inverse_lengthscale.rows, each) for each in points)
+
+
+def embedded(rows, points):
+    """Linear functions (P, n) of points (p, n); each is the same whatever other points there are."""
+    if len(points) != len(rows[0]):
+        raise ValueError(f"points have {len(points)} coordinates; expected {len(rows[0])}")
+    out = np.zeros((len(rows), points.shape[1]))
+    for row, values in zip(rows, out, strict=True):
+        for weight, column in zip(row, points, strict=True):
+            if weight != 0.0:
+                values += weight * column
+    return out
+
+
+def _of_kernel(*, outputs, points=(), pack=_packed, parameters=3):
     """Let a compiled function take the parameters of a kernel, and arrays that cannot be written to.
 
-    ``pack`` makes its first arguments from the parameters; the last ``outputs`` ones are written to.
+    ``pack`` makes its first arguments from the parameters; the last ``outputs`` ones are written to. Those at
+    the places ``points`` after the parameters are points.
     """
 
     def wrap(function):
         @wraps(function, updated=())
         def call(*arguments):
-            given = map(_writable, arguments[parameters:-outputs])
-            function(*pack(*arguments[:parameters]), *given, *arguments[-outputs:])
+            own, given = list(arguments[:parameters]), list(map(_writable, arguments[parameters:-outputs]))
+            if points and isinstance(own[1], Embedding):
+                own[1], *places = _in_place_of(own[1], *(given[at] for at in points))
+                for at, place in zip(points, places, strict=True):
+                    given[at] = place
+            function(*pack(*own), *given, *arguments[-outputs:])
 
         return call
 
@@ -331,12 +368,21 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
     if not out.flags.c_contiguous:
         raise ValueError("out is not C-contiguous; expected an array whose rows follow each other in memory")
     if Z.shape[1] > 0:
+        inverse_lengthscale, X, Z = _in_place_of(inverse_lengthscale, _writable(X), _writable(Z))
         profiles, parts = _packed(family, inverse_lengthscale, variance)
-        X, Z = _writable(X), _writable(Z)
         _evaluate_subtile(profiles, parts, len(parts), X, 0, Z, 0, Z.shape[1], out.reshape(-1))
 
 
-@_of_kernel(outputs=1)
+@_of_kernel(outputs=1, points=(0,))
+@compiled(nogil=True)
+def evaluate_diagonal(profiles, parts, points, out):
+    """Write ``out[i] = k(y, y)`` with the point ``y = points[:, i]``; ``points`` (p, n), ``out`` (n,)."""
+    one = np.int64(1)
+    for i in range(points.shape[1]):
+        _evaluate_subtile(profiles, parts, parts.shape[0], points, i, points, i, one, out[i : i + 1])
+
+
+@_of_kernel(outputs=1, points=(0,))
 @compiled(nogil=True)
 def evaluate_subsets(profiles, parts, points, members, lower, out):
     """Write ``out[k] = k(Y, Y)`` with the points ``Y = points[:, members[k]]``, for many small sets.
@@ -357,7 +403,7 @@ def evaluate_subsets(profiles, parts, points, members, lower, out):
             _evaluate_subtile(profiles, parts, parts.shape[0], own, start, own, start, m, tile)
 
 
-@_of_kernel(outputs=1)
+@_of_kernel(outputs=1, points=(0, 2))
 @compiled(nogil=True, fastmath=CONTRACT)
 def evaluate_means(profiles, parts, X, row_shares, Z, shares, lower, out):
     """Write ``out[i, j] = sum_rs row_shares[i, r] shares[j, s] k(X[:, i R + r], Z[:, j S + s])``.
@@ -452,6 +498,7 @@ def _scaled_subtile(profiles, parts, near, X, first, Z, start, width, out):
     rows = out.size // width
     step = max(1, FIRST_LEVEL // 2 // width)
     squared, factor = np.empty(step * width), np.empty(step * width)
+    kept = np.empty(step * width)
     zero = np.int64(0)  # a literal would be compiled for itself
     for group in range(0, rows, step):
         last = min(group + step, rows)
@@ -459,34 +506,66 @@ def _scaled_subtile(profiles, parts, near, X, first, Z, start, width, out):
         for k in range(near):
             scales, numbers = parts[k, OWN:], _numbers(profiles, parts, k)
             part = target if k == 0 else squared[: target.size]
-            is_product = numbers[KIND] == PRODUCT
-            split = int(numbers[SPLIT]) if is_product else X.shape[0]
-            for i in range(last - group):
-                row = part[i * width : (i + 1) * width]
-                _scaled_squared_distances(scales, X, first + group + i, Z, start, zero, split, row)
-            if is_product:
-                second, other = int(numbers[SECOND_FACTOR]), factor[: target.size]
-                for i in range(last - group):
-                    row = other[i * width : (i + 1) * width]
-                    _scaled_squared_distances(scales, X, first + group + i, Z, start, split, X.shape[0], row)
-                if numbers[PERIOD] > 0.0:
-                    _bend(numbers[PERIOD] * scales[split], other)
-                if numbers[POWER] > 0.0:
-                    _stretch(numbers[POWER], other, part)
-                _profile(numbers[FIRST_FACTOR:second], 1.0, parts[k, VARIANCE], part)
-                _profile(numbers[second:], 1.0, 1.0, other)
-                for j in range(target.size):
-                    part[j] *= other[j]
+            if numbers[KIND] == PRODUCT:
+                _product(numbers, scales, X, first + group, Z, start, width, part, factor, kept)
+                for j in range(part.size):
+                    part[j] *= parts[k, VARIANCE]
             else:
+                for i in range(last - group):
+                    row = part[i * width : (i + 1) * width]
+                    _scaled_squared_distances(scales, X, first + group + i, Z, start, zero, X.shape[0], row)
                 _profile(numbers, 1.0, parts[k, VARIANCE], part)
             c = int(numbers[COORDINATE])
             if c >= 0:
+                scale = 1.0 if numbers[KIND] == PRODUCT else scales[c]  # may be of none of its factors
                 for i in range(last - group):
                     row, z = part[i * width : (i + 1) * width], Z[c][start : start + width]
-                    _times_squared_difference(scales[c], X[c, first + group + i], z, row)
+                    _times_squared_difference(scale, X[c, first + group + i], z, row)
             if k > 0:
                 for j in range(target.size):
                     target[j] += part[j]
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _product(numbers, scales, X, first, Z, start, width, out, spare, kept):
+    """Write values of a product of profiles, row by row; ``spare, kept`` are at least as long as ``out``."""
+    for factor in range(int(numbers[FACTORS])):
+        said = numbers[FIRST_FACTOR + factor * OF_FACTOR : FIRST_FACTOR + (factor + 1) * OF_FACTOR]
+        own, begin, end = numbers[int(said[4]) : int(said[5])], int(said[0]), int(said[1])
+        values = out if factor == 0 else spare[: out.size]
+        if own[KIND] >= TABLE:
+            for i in range(out.size // width):
+                labels = Z[begin][start : start + width]
+                _look_up(own, X[begin, first + i], labels, values[i * width : (i + 1) * width])
+        else:
+            for i in range(out.size // width):
+                row = values[i * width : (i + 1) * width]
+                _scaled_squared_distances(scales, X, first + i, Z, start, begin, end, row)
+            if said[2] > 0.0:
+                _bend(said[2], values)
+            if said[3] > 0.0:
+                _stretch(said[3], kept, values)
+            following = FIRST_FACTOR + (factor + 1) * OF_FACTOR
+            if factor + 1 < int(numbers[FACTORS]) and numbers[following + 3] > 0.0:
+                _copy_row(values, kept[: out.size])
+            _profile(own, 1.0, 1.0, values)
+        if factor > 0:
+            for j in range(out.size):
+                out[j] *= values[j]
+
+
+@compiled(nogil=True)
+def _look_up(numbers, label, labels, row):
+    """Write what goes with pairs of labels: entries of a table, or whether they are the same."""
+    if label < 0.0:
+        row[:] = 0.0
+    elif numbers[KIND] == SAME:
+        for j in range(row.size):
+            row[j] = 1.0 if labels[j] == label else 0.0
+    else:
+        entries = numbers[FIRST_ENTRY + int(label) * int(numbers[LABELS]) :]
+        for j in range(row.size):
+            row[j] = entries[int(labels[j])] if labels[j] >= 0.0 else 0.0
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
@@ -520,6 +599,8 @@ def _near_parts(profiles, parts, lower, upper, other_lower, other_upper):
 
 def kernel_reach(family, inverse_lengthscale):
     """Distance at which every part of a kernel has fallen to 2^-60 of its variance, unit of X."""
+    if isinstance(inverse_lengthscale, Embedding):
+        return math.inf
     if isinstance(family, tuple):
         return max(map(kernel_reach, family, inverse_lengthscale))
     inverse = inverse_lengthscale
@@ -559,7 +640,7 @@ def _apart(lower, upper, other_lower, other_upper, distance):
     return squared > distance * distance
 
 
-@_of_kernel(outputs=1)
+@_of_kernel(outputs=1, points=(0, 1))
 @compiled(nogil=True)
 def evaluate_tile(profiles, parts, X, Z, height, width, out):
     """Store the tile ``k(X, Z)`` for `add_product`: sub-tile after sub-tile, each contiguous.
@@ -599,8 +680,9 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
 
     Shapes: ``stored`` (n * m,) or (0,), ``columns`` (m, r), ``out`` (n, r).
     """
-    packed = _packed(family, inverse_lengthscale, variance)
     X, Z, columns = map(_writable, (X, Z, columns))
+    inverse_lengthscale, X, Z = _in_place_of(inverse_lengthscale, X, Z)
+    packed = _packed(family, inverse_lengthscale, variance)
     _add_product(*packed, X, Z, _read_only(stored), transposed, columns, height, width, out)
 
 
@@ -666,7 +748,7 @@ def _dot(left, right):
     return total
 
 
-@_of_kernel(outputs=2)
+@_of_kernel(outputs=2, points=(0, 1))
 @compiled(nogil=True, fastmath=CONTRACT)
 def add_symmetric_product_vector(profiles, parts, X, Z, column_x, column_z, out_x, out_z):
     """Use the tile twice: ``out_x += k(X, Z) @ column_z`` and ``out_z += k(X, Z)' @ column_x``.
@@ -728,7 +810,7 @@ def _add_scaled(weight, row, out):
         out[j] += weight * row[j]
 
 
-@_of_kernel(outputs=2)
+@_of_kernel(outputs=2, points=(0, 1))
 @compiled(nogil=True, fastmath=CONTRACT)
 def add_block_products(profiles, parts, X, Z, x_values, x_edges, z_values, z_edges, out, mirrored):
     """Add sums of kernel values over blocks of points, on both sides of the tile ``k(X, Z)``.
@@ -1034,7 +1116,7 @@ def factor_stack(stack):
     return -1, 0
 
 
-@_of_kernel(outputs=3)
+@_of_kernel(outputs=3, points=(0, 3))
 @compiled(nogil=True, fastmath=CONTRACT)
 def solve_groups(
     profiles,

@@ -12,13 +12,21 @@ each times ``variance``. The covariance of a sum of independent fields is a sum 
 ``Matern32(0.05, 3.0) + Matern52(0.5, 20.0)``. With a lengthscale for each coordinate, ``u^2`` is the sum of
 ``((x - z) / lengthscale)^2`` (ARD). On the sphere use chordal distance, that is `cagp_dist.unit_sphere`
 coordinates: great-circle distance makes Matern kernels with smoothness above 1/2 indefinite.
+
+A kernel is of space unless it names another axis, and kernels of several axes are multiplied (math 23)::
+
+    Matern32(0.1, 4.0) * Matern12(7.5, axis="time")
+    Matern32((0.1, 7.5), 4.0, axis=("space", "time"))   # one distance in space and time together
+
+Points then have three columns of space (unit vectors, or x, y and 0 of a plane) and one for each other axis,
+in the order of `Kernel.layout`: hours, depths, or labels as integers from 0.
 """
 
 import math
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, cast
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,14 +37,142 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cagp_dist.compiled import Embedding
     from cagp_dist.profiles import CompiledProfile, Part
+
 
 Lengthscales = float | tuple[float, ...]  # one for all coordinates, or one for each
 
 _Profiles: TypeAlias = "CompiledProfile | tuple[CompiledProfile, ...]"
-Parameters: TypeAlias = "tuple[_Profiles, Lengthscales | tuple[tuple[float, ...], ...], Lengthscales]"
+_Inverse: TypeAlias = "Lengthscales | tuple[tuple[float, ...], ...] | Embedding"
+Parameters: TypeAlias = "tuple[_Profiles, _Inverse, Lengthscales]"
 """``(family, 1 / lengthscale, variance)`` as `cagp_dist.compiled` takes them: of one kernel, of the parts of
-a sum, or of parts with a lengthscale for each coordinate."""
+a sum, of parts with a lengthscale for each coordinate, or of linear functions of points."""
+
+SPACE, TIME, DEPTH = "space", "time", "depth"  # axes; any other name is that of a label
+NAME_OF_SPACE = "lengthscale"  # of a number in space; others have their axis behind it
+SPACE_COLUMNS = 3  # of points that have other axes beside space: unit vectors, or x, y and 0 of a plane
+
+UNITS = {TIME: "hours", DEPTH: "depths"}
+
+Row = tuple[float, ...]
+"""A linear function of a point, its factor for each column."""
+
+
+class Layout(NamedTuple):
+    """Which columns points have: those of space first, then one for each other axis."""
+
+    space: int
+    axes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> int:
+        """How many columns there are."""
+        return self.space + len(self.axes)
+
+    def rows(self, axis: str, lengthscale: float = 1.0) -> tuple[Row, ...]:
+        """Coordinates along an axis, in units of a lengthscale."""
+        own = range(self.space) if axis == SPACE else (self.space + self.axes.index(axis),)
+        return tuple(
+            tuple(1.0 / lengthscale if at == column else 0.0 for at in range(self.columns)) for column in own
+        )
+
+    def check(self, X: Array) -> None:
+        """Raise `ArgumentError` unless points X (n, p) have these columns."""
+        if X.shape[1] != self.columns:
+            space = "the coordinates in space"
+            if self.axes:
+                space = (
+                    "the unit vectors of cagp.unit_sphere(latitude_degrees, longitude_degrees), or x, y and "
+                    "0 of a plane"
+                )
+            rest = "".join(f", and {UNITS.get(axis, f'labels of {axis}')}" for axis in self.axes)
+            raise ArgumentError(
+                f"X has {X.shape[1]} columns; the kernel expects {self.columns}: {space}{rest}.",
+                key="columns",
+            )
+        if self.space != SPACE_COLUMNS or not X[:, 2].any():  # a plane; on the sphere this is the equator
+            return
+        lengths = np.sqrt((X[:, :SPACE_COLUMNS] ** 2).sum(axis=1))
+        if not np.all(np.abs(lengths - 1.0) < 1e-3):
+            wrong = lengths[np.argmax(np.abs(lengths - 1.0))]
+            raise ArgumentError(
+                f"the first three columns of a row of X have length {wrong:.4g}; the kernel expects unit "
+                "vectors there, those of cagp.unit_sphere(latitude_degrees, longitude_degrees), or x, y and "
+                "0 of a plane.",
+                key="unit-vectors",
+            )
+
+    @classmethod
+    def union(cls, layouts: "Sequence[Layout]") -> "Layout":
+        """Give the layout of points that have all axes of several."""
+        named = {axis for layout in layouts for axis in layout.axes}
+        first = tuple(axis for axis in (TIME, DEPTH) if axis in named)
+        axes = (*first, *sorted(named - {*first}))
+        space = {layout.space for layout in layouts}
+        if axes:
+            return cls(SPACE_COLUMNS, axes)
+        if len(space) > 1:
+            raise ArgumentError(
+                f"the parts of a kernel are of points with {' and '.join(map(str, sorted(space)))} "
+                "coordinates; expected the same number.",
+                key="lengthscales-and-coordinates",
+            )
+        return cls(space.pop())
+
+
+class Piece(NamedTuple):
+    """A factor as compiled functions are told of it, or one of the terms of a derivative of it."""
+
+    profile: "CompiledProfile"
+    rows: tuple[Row, ...]  # whose squared differences add up to the squared distance; of labels one
+    weight: float = 1.0
+    period: float = 0.0  # around which the distance is bent, 0: it is not
+    power: float = 0.0  # of one and the distance of the factor before, by which squared distances are divided
+    multiplier: Row | None = None  # whose squared difference the factor is multiplied with
+
+
+class FamilyOf(Protocol):
+    """What is left of a kernel without its numbers: it makes one from them, as the classes of kernels do."""
+
+    def __call__(self, lengthscale: Lengthscales, variance: float = ...) -> "Elementary":
+        """Make the kernel."""
+
+    @property
+    def __name__(self) -> str:
+        """For people."""
+
+    @property
+    def degrees_of_freedom(self) -> float | None:
+        """Of the t distribution that is its spectral density; None if it is none."""
+
+
+class Factor(Protocol):
+    """A correlation of some columns of points, one of those that a `Product` multiplies."""
+
+    @property
+    def layout(self) -> Layout | None:
+        """Which columns points have at least; None: any, all of space."""
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Its own numbers, above zero, that are fitted."""
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Their names."""
+
+    @property
+    def family(self) -> Any:
+        """What makes it from its numbers."""
+
+    def pieces(self, layout: Layout) -> tuple[Piece, ...]:
+        """Give what compiled functions are told of it: one piece, or two that belong together."""
+
+    def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
+        """Give the terms of its derivative by the logarithm of each number, each like `pieces`."""
 
 
 MOST_PARTS = 4  # of a sum that is fitted: more lengthscales no data tell apart
@@ -90,28 +226,37 @@ class Kernel(ABC):
             )
         return Sum((*self.parts, *other.parts))
 
-    def __mul__(self, factor: float) -> Self:
-        """Scale the variance by a number above zero."""
-        if isinstance(factor, Kernel):
-            raise ArgumentError(
-                "kernels cannot be multiplied with each other; expected a number. Their sum is k1 + k2.",
-                key="kernel-product",
+    def __mul__(self, factor: object) -> "Kernel":
+        """Scale the variance by a number above zero, or multiply with a kernel of other axes."""
+        if hasattr(factor, "factors") or isinstance(factor, Kernel):
+            products = tuple(
+                Product((*one.factors, *other.factors), one.variance * other.variance)
+                for one in self.parts
+                for other in cast("Kernel", factor).parts
             )
-        check_positive("the factor of a kernel", factor)
-        return self._scaled(float(factor))
+            return products[0] if len(products) == 1 else Sum(products)
+        number = cast("float", factor)
+        check_positive("the factor of a kernel", number)
+        return self._scaled(float(number))
 
-    def __rmul__(self, factor: float) -> Self:
+    def __rmul__(self, factor: float) -> "Kernel":
         """Scale the variance by a number above zero."""
         return self * factor
 
     def diagonal(self, X: ArrayLike) -> Array:
         """``k(x, x)`` at points X (n, p), the prior variance of the field there, shape (n,)."""
-        return np.full(len(as_points("X", X)), float(self.variance))
+        points = as_points("X", X)
+        if all(isinstance(factor, Elementary) for part in self.parts for factor in part.factors):
+            return np.full(len(points), float(self.variance))
+        return diagonal_of(self.parameters, point_columns(points))
 
     def check_coordinates(self, X: Array) -> None:
         """Raise `ArgumentError` unless the kernel is one of points X (n, p)."""
         given = self.coordinates
         if given is None:
+            return
+        if self.layout is not None:
+            self.layout.check(X)
             return
         if X.shape[1] != given:
             raise ArgumentError(
@@ -138,8 +283,22 @@ class Kernel(ABC):
         """``(family, 1 / lengthscale, variance)`` as the compiled functions take them."""
 
     @property
+    def layout(self) -> Layout | None:
+        """Which columns points have; None: any, all of space."""
+        found = [part.layout for part in self.parts]
+        named = [layout for layout in found if layout is not None]
+        return Layout.union(named) if named else None
+
+    @property
+    def of_space_and_time(self) -> bool:
+        """Whether points have hours beside space, and nothing else."""
+        return self.layout is not None and self.layout.axes == (TIME,)
+
+    @property
     def coordinates(self) -> int | None:
-        """Number of coordinates that have lengthscales of their own; None if all share one."""
+        """Number of columns that points have; None: any, and all share one lengthscale."""
+        if self.layout is not None:
+            return self.layout.columns
         own = [part.lengthscale for part in self.parts if isinstance(part.lengthscale, tuple)]
         return len(own[0]) if own else None
 
@@ -193,8 +352,16 @@ class Elementary(Kernel):
 
     lengthscale: Lengthscales
     variance: float
+    axis: str | tuple[str, ...]
 
-    of_space_and_time: ClassVar[bool] = False
+    def __repr__(self) -> str:
+        """Give the call that makes it, without an axis that goes without saying."""
+        said = [
+            f"{one.name}={getattr(self, one.name)!r}"
+            for one in fields(self)  # type: ignore[arg-type]
+            if one.name != "axis" or self.axis != SPACE
+        ]
+        return f"{type(self).__name__}({', '.join(said)})"
 
     def __post_init__(self) -> None:
         # squares of distances and lengthscales, and variance times distance, must stay finite
@@ -203,6 +370,14 @@ class Elementary(Kernel):
             raise ArgumentError(
                 "lengthscale is (); expected a number, or one for each coordinate.", key="lengthscale-missing"
             )
+        if self.axis != SPACE:
+            axes = self._axes
+            if len(own) != len(axes) or len(set(axes)) < len(axes) or not all(map(str, axes)):
+                raise ArgumentError(
+                    f"axis is {self.axis!r} and lengthscale is {self.lengthscale!r}; expected a name and a "
+                    'number, such as axis="time", or several of both, such as axis=("space", "time").',
+                    key="kernel-axis",
+                )
         for lengthscale in own:
             check_positive("lengthscale", lengthscale, least=1.0 / LARGEST, most=LARGEST)
         check_positive("variance", self.variance, most=LARGEST)
@@ -210,11 +385,15 @@ class Elementary(Kernel):
     @property
     @abstractmethod
     def family(self) -> "Family":
-        """What is left of it without its lengthscale and variance: it makes the kernel from them."""
+        """What is left of it without its numbers and variance: it makes the kernel from them."""
 
     @abstractmethod
     def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
         """Give what compiled functions are told of it besides lengthscale and variance."""
+
+    @property
+    def _axes(self) -> tuple[str, ...]:
+        return self.axis if isinstance(self.axis, tuple) else (self.axis,)
 
     @property
     def parts(self) -> "tuple[Elementary, ...]":
@@ -222,34 +401,106 @@ class Elementary(Kernel):
         return (self,)
 
     @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The correlations that it is a product of; one that is no product is its own factor."""
+        return (cast("Factor", self),)
+
+    @property
+    def layout(self) -> Layout | None:
+        """Which columns points have; None: any, all of space."""
+        return None if self.axis == SPACE else Layout.union([Layout(SPACE_COLUMNS, self._axes_but_space)])
+
+    @property
+    def _axes_but_space(self) -> tuple[str, ...]:
+        return tuple(axis for axis in self._axes if axis != SPACE)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Its lengthscales, all that a fit looks for beside its variance."""
+        own = self.lengthscale if isinstance(self.lengthscale, tuple) else (self.lengthscale,)
+        return tuple(float(number) for number in own)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of its numbers."""
+        if self.axis == SPACE:
+            if not isinstance(self.lengthscale, tuple):
+                return (NAME_OF_SPACE,)
+            return tuple(f"{NAME_OF_SPACE}_{place + 1}" for place in range(len(self.lengthscale)))
+        return tuple(NAME_OF_SPACE if axis == SPACE else f"{NAME_OF_SPACE}_{axis}" for axis in self._axes)
+
+    def pieces(self, layout: Layout) -> tuple[Piece, ...]:
+        """Give what compiled functions are told of it as a factor."""
+        from cagp_dist.profiles import Part
+
+        return (Piece(self.profile(Part.VALUE), self._rows(layout)),)
+
+    def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
+        """Give the terms of its derivative by the logarithm of each lengthscale."""
+        from cagp_dist.profiles import Part
+
+        rows = self._rows(layout)
+        if len(self.numbers) == 1:
+            return (((Piece(self.profile(Part.SLOPE), rows),),),)
+        share = self.profile(Part.SHARE)
+        if self.axis == SPACE:
+            return tuple(((Piece(share, rows, multiplier=row),),) for row in rows)
+        return tuple(
+            tuple((Piece(share, rows, multiplier=row),) for row in layout.rows(axis, number))
+            for axis, number in zip(self._axes, self.numbers, strict=True)
+        )
+
+    def _rows(self, layout: Layout) -> tuple[Row, ...]:
+        """Linear functions of a point whose squared differences add up to the squared distance."""
+        if self.axis == SPACE and len(self.numbers) > 1:  # a lengthscale for each coordinate
+            plain = layout.rows(SPACE)
+            return tuple(
+                tuple(number / own for number in row) for row, own in zip(plain, self.numbers, strict=True)
+            )
+        return tuple(
+            row for axis, own in zip(self._axes, self.numbers, strict=True) for row in layout.rows(axis, own)
+        )
+
+    @property
     def parameters(self) -> Parameters:
         """``(family, 1 / lengthscale, variance)`` as the compiled functions take them."""
         from cagp_dist.profiles import Part
 
+        if self.layout is not None:
+            return self.parameters_in(self.layout)
         profile = self.profile(Part.VALUE)
         if isinstance(self.lengthscale, tuple):
             inverse = self.inverse_lengthscales(len(self.lengthscale))
             return (profile,), (inverse,), (float(self.variance),)
         return profile, 1.0 / float(self.lengthscale), float(self.variance)
 
-    @property
-    def slope_parameters(self) -> "tuple[CompiledProfile, float, float]":
-        """The same for ``dk / d log(lengthscale)``, which the compiled functions treat as a kernel."""
+    def parameters_in(self, layout: Layout) -> Parameters:
+        """Give the same for points with these columns."""
+        return _of_terms([(float(self.variance), _product_of([one.pieces(layout) for one in self.factors]))])
+
+    def slope_parameters(self, layout: Layout | None = None) -> tuple[Parameters, ...]:
+        """Give the same for ``dk / d log(number)`` of each number, a kernel for compiled functions."""
         from cagp_dist.profiles import Part
 
-        return self.profile(Part.SLOPE), 1.0 / self.common_lengthscale, float(self.variance)
-
-    def coordinate_slope_parameters(self, coordinate: int) -> Parameters:
-        """Give the same for ``dk / d log(lengthscale)`` of one coordinate, from 0, where each has its own."""
-        from cagp_dist.profiles import Part
-
-        if not isinstance(self.lengthscale, tuple):
-            raise ArgumentError(
-                f"lengthscale is {self.lengthscale!r}; expected one for each coordinate here.",
-                key="lengthscale-each",
-            )
-        inverse = self.inverse_lengthscales(len(self.lengthscale))
-        return (self.profile(Part.SHARE, coordinate),), (inverse,), (float(self.variance),)
+        if layout is None and isinstance(self.lengthscale, tuple):
+            inverse = self.inverse_lengthscales(len(self.lengthscale))
+            shares = (self.profile(Part.SHARE, at) for at in range(len(self.lengthscale)))
+            return tuple(((share,), (inverse,), (float(self.variance),)) for share in shares)
+        if layout is None:
+            return ((self.profile(Part.SLOPE), 1.0 / float(self.lengthscale), float(self.variance)),)  # type: ignore[arg-type]
+        factors, found = self.factors, []
+        values = [factor.pieces(layout) for factor in factors]
+        for at, factor in enumerate(factors):
+            for terms in factor.slopes(layout):
+                found.append(
+                    _of_terms(
+                        [
+                            (float(self.variance), _product_of([*values[:at], term, *values[at + 1 :]]))
+                            for term in terms
+                        ]
+                    )
+                )
+        return tuple(found)
 
     @property
     def common_lengthscale(self) -> float:
@@ -266,6 +517,45 @@ class Elementary(Kernel):
         if isinstance(self.lengthscale, tuple):
             return tuple(1.0 / float(lengthscale) for lengthscale in self.lengthscale)
         return (1.0 / float(self.lengthscale),) * coordinates
+
+
+def _product_of(factors: "Sequence[tuple[Piece, ...]]") -> tuple[Piece, ...]:
+    return tuple(piece for pieces in factors for piece in pieces)
+
+
+def _of_terms(terms: "Sequence[tuple[float, tuple[Piece, ...]]]") -> Parameters:
+    """Give compiled functions a sum of products: of each its variance and its factors."""
+    from cagp_dist.compiled import Embedding
+    from cagp_dist.profiles import Factor as CompiledFactor
+    from cagp_dist.profiles import product
+
+    rows: list[Row] = []
+    places: dict[tuple[Row, ...], int] = {}
+
+    def place(own: tuple[Row, ...]) -> int:
+        if own not in places:
+            places[own] = len(rows)
+            rows.extend(own)
+        return places[own]
+
+    profiles, variances, spans = [], [], []
+    for variance, pieces in terms:
+        first = [place(piece.rows) for piece in pieces]
+        multipliers = [piece.multiplier for piece in pieces if piece.multiplier is not None]
+        coordinate = place((multipliers[0],)) if multipliers else None
+        span = [(start, start + len(piece.rows)) for start, piece in zip(first, pieces, strict=True)]
+        factors = tuple(
+            CompiledFactor(piece.profile, *own, piece.period, piece.power)
+            for piece, own in zip(pieces, span, strict=True)
+        )
+        profiles.append(product(factors, coordinate))
+        variances.append(variance * math.prod(piece.weight for piece in pieces))
+        spans.append(span)
+    scales = tuple(
+        tuple(1.0 if any(start <= at < stop for start, stop in span) else 0.0 for at in range(len(rows)))
+        for span in spans
+    )
+    return tuple(profiles), Embedding(scales, tuple(rows)), tuple(variances)
 
 
 @dataclass(frozen=True)
@@ -303,25 +593,12 @@ class Sum(Kernel):
             raise ArgumentError(f"parts is {self.parts!r}; expected two kernels or more.", key="kernel-parts")
         object.__setattr__(self, "parts", tuple(one for part in parts for one in part.parts))
         counts = {len(part.lengthscale) for part in self.parts if isinstance(part.lengthscale, tuple)}
-        if len(counts) > 1:
+        if len(counts) > 1 and self.layout is None:
             raise ArgumentError(
                 f"the parts of a sum have lengthscales for {' and '.join(map(str, sorted(counts)))} "
                 "coordinates; expected the same number, or one lengthscale for all coordinates.",
                 key="lengthscales-and-coordinates",
             )
-        of_time = [part for part in self.parts if part.of_space_and_time]
-        if of_time and len(of_time) < len(self.parts):
-            other = next(part for part in self.parts if not part.of_space_and_time)
-            raise ArgumentError(
-                f"{other!r} is not a kernel of space and time, and {of_time[0]!r} is; expected a sum of "
-                "SpaceTime kernels. A field that hardly changes has a long lengthscale in time.",
-                key="kernel-of-time",
-            )
-
-    def check_coordinates(self, X: Array) -> None:
-        """Raise `ArgumentError` unless all parts are kernels of points X (n, p)."""
-        for part in self.parts:
-            part.check_coordinates(X)
 
     @property
     def variance(self) -> float:
@@ -333,7 +610,14 @@ class Sum(Kernel):
         """Parameters of the parts, those that reach furthest first."""
         from cagp_dist.profiles import Part
 
-        parts, coordinates = self._by_reach(), self.coordinates
+        parts, coordinates, layout = self._by_reach(), self.coordinates, self.layout
+        if layout is not None:
+            return _of_terms(
+                [
+                    (float(part.variance), _product_of([one.pieces(layout) for one in part.factors]))
+                    for part in parts
+                ]
+            )
         families = tuple(part.profile(Part.VALUE) for part in parts)
         variances = tuple(float(part.variance) for part in parts)
         if coordinates is None:
@@ -346,7 +630,137 @@ class Sum(Kernel):
         return sorted(self.parts, key=lambda part: -kernel_reach(*part.parameters[:2]))
 
     def _scaled(self, factor: float) -> Self:
-        return replace(self, parts=tuple(part * factor for part in self.parts))
+        return replace(self, parts=tuple(part._scaled(factor) for part in self.parts))
+
+
+@dataclass(frozen=True)
+class Product(Elementary):
+    """A product of kernels of different axes, as ``*`` makes it, with one variance.
+
+    Parameters
+    ----------
+    factors : sequence of kernels, `Coregion`, `SameLabel` and others
+        Their own variances are not counted.
+    variance : float
+        Prior variance of the field, squared unit of y, above zero.
+
+    Raises
+    ------
+    ArgumentError
+        If two factors are of one axis, or there is none.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> kernel = cagp.Matern32(0.3, 2.0) * cagp.Matern12(7.5, axis="time")
+    >>> X = np.array([[1.0, 0.0, 0.0, 12.0], [1.0, 0.0, 0.0, 19.5], [0.0, 1.0, 0.0, 12.0]])
+    >>> kernel(X, X[:1]).round(4)
+    array([[2.    ],
+           [0.7358],
+           [0.0052]])
+    >>> kernel.layout.axes
+    ('time',)
+    """
+
+    factors: tuple[Factor, ...] = ()
+    variance: float = 1.0
+
+    axis: ClassVar[str | tuple[str, ...]] = ()  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        factors = tuple(self.factors)
+        object.__setattr__(self, "factors", factors)
+        check_positive("variance", self.variance, most=LARGEST)
+        if not factors:
+            raise ArgumentError("factors is (); expected two kernels or more.", key="kernel-parts")
+        if self.layout is None:
+            raise ArgumentError(
+                f"{' and '.join(map(repr, factors))} are kernels in space; expected one of another axis "
+                'beside it, such as cagp.Matern12(7.5, axis="time"). Their sum is k1 + k2.',
+                key="kernel-product",
+            )
+
+    @property
+    def layout(self) -> Layout | None:
+        """Which columns points have; None: any, all of space."""
+        found = [factor.layout for factor in self.factors if factor.layout is not None]
+        return Layout.union(found) if found else None
+
+    @property
+    def lengthscale(self) -> Lengthscales:  # type: ignore[override]
+        """Numbers of all factors, one after the other."""
+        return self.numbers
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Numbers of all factors, one after the other."""
+        return tuple(number for factor in self.factors for number in factor.numbers)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of its numbers; of names that factors share those after the first are numbered."""
+        names = [name for factor in self.factors for name in factor.number_names]
+        return tuple(
+            f"{name}_{names[: at + 1].count(name)}" if name in names[:at] else name
+            for at, name in enumerate(names)
+        )
+
+    @property
+    def family(self) -> "ProductOf":
+        """What makes it from its numbers."""
+        counts = tuple(len(factor.numbers) for factor in self.factors)
+        return ProductOf(tuple(factor.family for factor in self.factors), counts, self.number_names)
+
+    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
+        """Refuse: it is none of one distance."""
+        raise ArgumentError(
+            "actions are not learned with a product of kernels; expected a kernel of one distance.",
+            key="no-product",
+        )
+
+    def _scaled(self, factor: float) -> Self:
+        return replace(self, variance=factor * self.variance)
+
+
+@dataclass(frozen=True)
+class ProductOf:
+    """Products of these families: a family, which makes a kernel from its numbers and a variance."""
+
+    families: tuple[Any, ...]
+    counts: tuple[int, ...]  # how many numbers each takes
+    number_names: tuple[str, ...]
+
+    def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> Product:
+        """Make the kernel."""
+        given = iter(lengthscale if isinstance(lengthscale, tuple) else (lengthscale,))
+        own = [tuple(next(given) for _ in range(many)) for many in self.counts]
+        factors = tuple(
+            family(numbers[0] if len(numbers) == 1 else numbers, 1.0)
+            for family, numbers in zip(self.families, own, strict=True)
+        )
+        return Product(cast("tuple[Factor, ...]", factors), variance)
+
+    @property
+    def __name__(self) -> str:
+        """For people."""
+        return " * ".join(family.__name__ for family in self.families)
+
+    @property
+    def degrees_of_freedom(self) -> None:
+        """Of the t distribution that is its spectral density: it is none."""
+        return None
+
+
+def diagonal_of(parameters: Parameters, points: Array) -> Array:
+    """Value of what the parameters stand for at each of the points (p, n) with itself, shape (n,)."""
+    from cagp_dist.compiled import Embedding, evaluate_diagonal
+
+    n = points.shape[1]
+    if isinstance(parameters[1], Embedding):
+        out = np.empty(n)
+        evaluate_diagonal(*parameters, points, out)
+        return out
+    return np.full(n, total_variance(parameters))
 
 
 def total_variance(parameters: Parameters) -> float:
@@ -365,12 +779,13 @@ def point_columns(points: Array) -> Array:
     return np.ascontiguousarray(points.T)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClosedForm(Elementary):
     """A kernel that is ``p(a) exp(-a)``, p a polynomial of degree 3 at most; the base of such kernels."""
 
     lengthscale: Lengthscales
     variance: float = 1.0
+    axis: str | tuple[str, ...] = field(default=SPACE, kw_only=True)
 
     polynomial: ClassVar[tuple[float, ...]]
     """Coefficients of p, from that of power 0, which is one."""
@@ -383,8 +798,8 @@ class ClosedForm(Elementary):
 
     @property
     def family(self) -> "Family":
-        """Its class."""
-        return type(self)
+        """Its class; of one along other axes than space, with them."""
+        return type(self) if self.axis == SPACE else Along(type(self), self.axis)
 
     def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
         """Coefficients of what it is multiplied with, and how far it reaches."""
@@ -394,6 +809,9 @@ class ClosedForm(Elementary):
 
     def _scaled(self, factor: float) -> Self:
         return replace(self, variance=factor * self.variance)
+
+
+Family: TypeAlias = type[ClosedForm] | FamilyOf
 
 
 class Matern12(ClosedForm):
@@ -461,10 +879,45 @@ class MaternOf:
         return 2.0 * self.smoothness
 
 
-Family = type[ClosedForm] | MaternOf  # makes a kernel from its lengthscale and variance
-
-
 @dataclass(frozen=True)
+class Along:
+    """A family of kernels along axes other than space."""
+
+    kernel: Family
+    axis: str | tuple[str, ...]
+
+    def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> "Elementary":
+        """Make the kernel."""
+        own = lengthscale
+        if isinstance(lengthscale, tuple) and not isinstance(self.axis, tuple):
+            own = lengthscale[0]
+        if isinstance(self.kernel, MaternOf):
+            return Matern(self.kernel.smoothness, own, variance, axis=self.axis)
+        return cast("type[ClosedForm]", self.kernel)(own, variance, axis=self.axis)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of its numbers."""
+        axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)
+        return tuple(NAME_OF_SPACE if axis == SPACE else f"{NAME_OF_SPACE}_{axis}" for axis in axes)
+
+    @property
+    def __name__(self) -> str:
+        """For people."""
+        return f"{self.kernel.__name__}({self.axis})"
+
+    @property
+    def degrees_of_freedom(self) -> float | None:
+        """Of the t distribution that is its spectral density."""
+        return self.kernel.degrees_of_freedom
+
+
+def along(kernel: Elementary, axis: str) -> Elementary:
+    """Give a kernel with one lengthscale along another axis, with the variance one."""
+    return Along(kernel.family, axis)(kernel.lengthscale)
+
+
+@dataclass(frozen=True, repr=False)
 class Matern(Elementary):
     """Matern kernel of any smoothness: fields with as many derivatives as integers are below the smoothness.
 
@@ -501,6 +954,7 @@ class Matern(Elementary):
     smoothness: float
     lengthscale: Lengthscales
     variance: float = 1.0
+    axis: str | tuple[str, ...] = field(default=SPACE, kw_only=True)
 
     def __post_init__(self) -> None:
         check_smoothness(self.smoothness)
@@ -509,7 +963,8 @@ class Matern(Elementary):
     @property
     def family(self) -> Family:
         """Matern kernels of this smoothness."""
-        return MaternOf(self.smoothness)
+        own = MaternOf(self.smoothness)
+        return own if self.axis == SPACE else Along(own, self.axis)
 
     def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
         """Table of its values; that of a closed form where there is one."""
@@ -561,8 +1016,8 @@ def chosen_by(kernel: object) -> str | None:
 
 def name_of(kernel: Kernel) -> str:
     """Write a kernel without its numbers as job files do."""
-    classes = {family: name for name, family in KERNELS.items()}
-    families = [part.family for part in kernel.parts]
+    classes: dict[object, str] = {family: name for name, family in KERNELS.items()}
+    families = [getattr(part.family, "kernel", part.family) for part in kernel.parts]  # of an ellipse
     return " + ".join(
         f"matern({family.smoothness!r})" if isinstance(family, MaternOf) else classes[family]
         for family in families

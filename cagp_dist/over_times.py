@@ -27,7 +27,7 @@ from cagp_dist.posterior.left_out import left_out_of_solves
 from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior
 from cagp_dist.solvers.status import Status
-from cagp_dist.space_time import SpaceTime, check_space_time
+from cagp_dist.space_time import LAYOUT, SpaceTime
 from cagp_dist.time_factors import Periodic
 
 if TYPE_CHECKING:
@@ -446,7 +446,7 @@ def _unit_vectors(name: str, where: object) -> Array:
             f"{name} has {points.shape[1]} columns; expected unit vectors (n, 3), without hours.",
             key="columns",
         )
-    check_space_time(np.column_stack([points, np.zeros(len(points))]))
+    LAYOUT.check(np.column_stack([points, np.zeros(len(points))]))
     return points
 
 

@@ -1,7 +1,8 @@
 """Makes a Dask worker ready before it takes tasks: ``dask worker --preload cagp_dist.preload``.
 
-``python -m cagp_dist.preload`` compiles the same functions and keeps them on disk. Otherwise the first task
-of a worker takes a second or two more, and where it stands in for a lost one all others wait for it.
+Otherwise the first task of a worker takes a second or two more, and where it stands in for a lost one all
+others wait for it. ``python -m cagp_dist.preload`` compiles the same functions and those that fewer calls
+need, and keeps them on disk.
 """
 
 import contextlib
@@ -52,5 +53,36 @@ def ways_of_evaluation() -> list[Callable[[], object]]:
     ]
 
 
+def seldom_evaluated() -> list[Callable[[], object]]:
+    """Give functions that evaluate a kernel as samples, learned actions and weights of targets do."""
+    from cagp_dist.compiled import add_block_gradients
+    from cagp_dist.gram.neighbourhoods import LEAF, Settings, cell_distributions, cell_weights
+    from cagp_dist.gram.vecchia_factor import vecchia_factor
+    from cagp_dist.kernels import Matern32
+    from cagp_dist.profiles import Part
+    from cagp_dist.runtime import SerialExecutor
+    from cagp_dist.solvers.actions.block_products import tile_products
+
+    kernel, points, edges = Matern32(1.0), np.arange(6.0).reshape(2, 3), np.array([0, 3])
+    values, sums = np.ones(3), np.zeros((1, 3))
+    many, column = np.arange(8.0 * LEAF).reshape(-1, 2), np.ones((4 * LEAF, 1))
+    settings, one = Settings(2, 1, 1), np.ones((1, 2))
+    own = (kernel.profile(Part.VALUE),), (kernel.profile(Part.SHARE),), one, np.ones(1)
+    factor = vecchia_factor(kernel, many, 1.0, neighbours=2, executor=SerialExecutor())
+    blocks = points, points, values, edges, values, edges
+    return [
+        partial(factor.draw, column),
+        partial(factor.solve, column),
+        partial(tile_products, kernel.parameters, *blocks, True),
+        partial(add_block_gradients, *own, *blocks, sums.T, sums, np.zeros((1, 3)), values, values),
+        partial(
+            cell_weights, kernel, many, column[:, 0], np.arange(len(many)), many[:1], settings, len(many)
+        ),
+        partial(cell_distributions, kernel, many, column[:, 0], column, many[:1], settings),
+    ]
+
+
 if __name__ == "__main__":
     evaluate_every_way()
+    for evaluate in seldom_evaluated():
+        evaluate()

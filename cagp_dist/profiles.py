@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,23 +32,25 @@ from cagp_dist.compiled import (
     DEGREE,
     DISTANCE,
     EDGE,
+    FACTORS,
     FIRST_COEFFICIENT,
+    FIRST_ENTRY,
     FIRST_FACTOR,
     FIRST_OCTAVE,
     FIRST_PIECE,
     FIRST_POWER,
     KIND,
-    PERIOD,
+    LABELS,
+    OF_FACTOR,
     PIECES,
     PIECES_OF_OCTAVE,
-    POWER,
     PRODUCT,
     REACH,
     RECIPROCAL,
+    SAME,
     SCALE,
-    SECOND_FACTOR,
-    SPLIT,
     SQUARE,
+    TABLE,
     TERMS,
 )
 from cagp_dist.errors import ArgumentError
@@ -135,25 +138,55 @@ def closed_form(
     return CompiledProfile.of(numbers, closed_form, polynomial, scale, part, coordinate)
 
 
-@lru_cache(maxsize=256)
-def product(
-    first: CompiledProfile, second: CompiledProfile, split: int, period: float = 0.0, power: float = 0.0
-) -> CompiledProfile:
-    """Profile of a product: ``first`` of the coordinates before ``split``, ``second`` of the others.
+class Factor(NamedTuple):
+    """A profile of some of the coordinates, one of those that `product` multiplies."""
 
-    The others are bent around a circle if there is a period, in their unit. The squared distances of the
-    first ones are divided by a power of ``w``, one and the scaled distance of the others.
+    profile: CompiledProfile
+    first: int  # coordinate, and the one past the last
+    end: int
+    period: float = 0.0  # around which distances are bent, 0: they are not
+    power: float = 0.0  # of one and the distance of the factor before, by which squares are divided
+
+
+@lru_cache(maxsize=1024)
+def product(factors: tuple[Factor, ...], coordinate: int | None = None) -> CompiledProfile:
+    """Profile of a product, of factors that each have coordinates of their own.
+
+    With a ``coordinate`` it is multiplied by the squared difference there.
     """
-    factors = [np.frombuffer(factor, dtype=np.float64) for factor in (first, second)]
+    numbers = [np.frombuffer(factor.profile, dtype=np.float64) for factor in factors]
+    ends = FIRST_FACTOR + OF_FACTOR * len(factors) + np.cumsum([each.size for each in numbers])
     head = np.zeros(FIRST_FACTOR)
-    head[KIND], head[COORDINATE], head[SPLIT] = PRODUCT, -1, split
-    head[SECOND_FACTOR] = FIRST_FACTOR + factors[0].size
-    head[PERIOD], head[POWER] = period, power
-    # where both together are so far away, one of them is
-    head[REACH] = math.sqrt(2.0) * max(factor[REACH] for factor in factors) if period == 0.0 else math.inf
-    head[AT_ZERO] = factors[0][AT_ZERO] * factors[1][AT_ZERO]
-    numbers = np.concatenate([head, *factors])
-    return CompiledProfile.of(numbers, product, first, second, split, period, power)
+    head[KIND], head[COORDINATE] = PRODUCT, -1 if coordinate is None else coordinate
+    head[FACTORS] = len(factors)
+    # where all together are so far away, one of them is
+    bent = any(factor.period > 0.0 or factor.power > 0.0 for factor in factors)
+    furthest = max((each[REACH] for each in numbers if each[KIND] < TABLE), default=math.inf)
+    head[REACH] = math.inf if bent else math.sqrt(len(factors)) * furthest
+    head[AT_ZERO] = math.prod(each[AT_ZERO] for each in numbers) if coordinate is None else 0.0
+    said = [
+        (factor.first, factor.end, factor.period, factor.power, end - own.size, end)
+        for factor, own, end in zip(factors, numbers, ends, strict=True)
+    ]
+    return CompiledProfile.of(np.concatenate([head, np.ravel(said), *numbers]), product, factors, coordinate)
+
+
+@lru_cache(maxsize=256)
+def table(entries: tuple[tuple[float, ...], ...]) -> CompiledProfile:
+    """Profile of a label: the entry of a symmetric table (labels, labels) for each pair."""
+    numbers = np.zeros(FIRST_ENTRY + len(entries) ** 2)
+    numbers[KIND], numbers[REACH], numbers[COORDINATE], numbers[AT_ZERO] = TABLE, math.inf, -1, math.nan
+    numbers[LABELS] = len(entries)
+    numbers[FIRST_ENTRY:] = np.ravel(entries)
+    return CompiledProfile.of(numbers, table, entries)
+
+
+@lru_cache(maxsize=1)
+def same_label() -> CompiledProfile:
+    """Profile of a label: one where labels are the same, else zero."""
+    numbers = np.zeros(FIRST_ENTRY)
+    numbers[KIND], numbers[REACH], numbers[COORDINATE], numbers[AT_ZERO] = SAME, math.inf, -1, 1.0
+    return CompiledProfile.of(numbers, same_label)
 
 
 @lru_cache(maxsize=16)

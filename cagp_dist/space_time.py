@@ -14,22 +14,31 @@ slow field and the weather on top of it::
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
-from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, check_positive
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import CLASSES, Elementary, Family, Lengthscales, Parameters
-from cagp_dist.time_factors import Gneiting, GneitingOf, Periodic, PeriodicOf, TimeTerm
+from cagp_dist.kernels import (
+    CLASSES,
+    SPACE,
+    SPACE_COLUMNS,
+    TIME,
+    Along,
+    Elementary,
+    Factor,
+    Family,
+    Layout,
+    Lengthscales,
+    along,
+)
+from cagp_dist.time_factors import Gneiting, GneitingOf, Periodic, PeriodicOf, Stretched
 
 if TYPE_CHECKING:
     from cagp_dist.profiles import CompiledProfile, Part
 
-SPACE, TIME = 0, 1
-"""Which lengthscale of a part is which, where they are fitted."""
+AXES = (0, 0, 0, 1)
+"""Which of the two lengthscales each column of X belongs to."""
 
-AXES = (SPACE, SPACE, SPACE, TIME)
-"""What each column of X belongs to."""
+LAYOUT = Layout(SPACE_COLUMNS, (TIME,))
+"""Columns of points in space and time: unit vectors, or x, y and 0 of a plane, and hours."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ class SpaceTime(Elementary):
     _: KW_ONLY
     lengthscale_time: float | None = None
 
-    of_space_and_time: ClassVar[bool] = True
+    axis: ClassVar[str | tuple[str, ...]] = (SPACE, TIME)  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         for name, kernel in (("space", self.space), ("time", self.time)):
@@ -118,65 +127,47 @@ class SpaceTime(Elementary):
         return self.space.variance
 
     @property
-    def family(self) -> "SpaceTimeOf":  # type: ignore[override]
+    def family(self) -> "SpaceTimeOf":
         """What makes it from its two lengthscales and its variance."""
         return SpaceTimeOf(self.space.family, None if self.time is None else self.time.family)
 
-    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
-        """Give that of one kernel, or of two that are multiplied."""
-        from cagp_dist.profiles import Part
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """One of space and time together, or one of each."""
+        if self.time is None:
+            return (Along(self.space.family, (SPACE, TIME))(self.lengthscale),)
+        space = self.space.family(self.space.lengthscale)
+        if isinstance(self.time, Gneiting):
+            return (Stretched(space, self.time),)
+        if isinstance(self.time, Periodic):
+            return space, self.time
+        return space, along(self.time, TIME)
 
+    @property
+    def layout(self) -> Layout:
+        """Columns of points: three of space, and hours."""
+        return LAYOUT
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of the lengthscales in space and time."""
+        return SpaceTimeOf.number_names
+
+    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
+        """Give that of the one kernel, if it is one."""
         if self.time is None:
             return self.space.profile(part, coordinate)
-        if part is Part.SHARE:
-            raise ArgumentError(
-                "actions are not learned with a product of kernels; expected a metric one.", key="no-product"
-            )
-        (_, profile), *_ = self._terms(part, Part.VALUE)
-        return profile
-
-    def _terms(self, of_space: "Part", of_time: "Part") -> "list[tuple[float, CompiledProfile]]":
-        """Weights and profiles of the terms of a product or of a derivative."""
-        from cagp_dist.profiles import product
-
-        assert self.time is not None
-        if isinstance(self.time, Elementary):
-            terms: tuple[TimeTerm, ...] = (TimeTerm(of_space, self.time.profile(of_time)),)
-        else:
-            terms = self.time.terms(of_space, of_time)
-        return [
-            (
-                weight,
-                product(self.space.profile(own), in_time, AXES.index(TIME), period, power),
-            )
-            for own, in_time, weight, period, power in terms
-        ]
-
-    def coordinate_slope_parameters(self, coordinate: int) -> Parameters:
-        """Give ``dk / d log(lengthscale)``, in space or in time, as compiled functions take kernels."""
-        from cagp_dist.profiles import Part
-
-        inverse, variance = self.inverse_lengthscales(len(AXES)), float(self.variance)
-        if self.time is None:  # the derivatives by each coordinate add up
-            own = [column for column, axis in enumerate(AXES) if axis == coordinate]
-            shares = tuple(self.space.profile(Part.SHARE, column) for column in own)
-            return shares, (inverse,) * len(own), (variance,) * len(own)
-        parts = [Part.VALUE, Part.VALUE]
-        parts[coordinate] = Part.SLOPE
-        weights, slopes = zip(*self._terms(parts[SPACE], parts[TIME]), strict=True)
-        return slopes, (inverse,) * len(slopes), tuple(variance * weight for weight in weights)
+        raise ArgumentError(
+            "actions are not learned with a product of kernels; expected a metric one.", key="no-product"
+        )
 
     def inverse_lengthscales(self, coordinates: int) -> tuple[float, ...]:
         """One over the lengthscale of each column of X."""
         assert isinstance(self.lengthscale, tuple)
         return tuple(1.0 / self.lengthscale[axis] for axis in AXES)
 
-    def check_coordinates(self, X: Array) -> None:
-        """Raise `ArgumentError` unless X holds unit vectors and hours."""
-        check_space_time(X)
-
     def _scaled(self, factor: float) -> "SpaceTime":
-        return replace(self, space=self.space * factor)
+        return replace(self, space=self.space._scaled(factor))
 
 
 @dataclass(frozen=True)
@@ -190,6 +181,8 @@ class SpaceTimeOf:
 
     space: Family
     time: Family | PeriodicOf | GneitingOf | None = None
+
+    number_names: ClassVar[tuple[str, ...]] = ("lengthscale_1", "lengthscale_2")
 
     def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> SpaceTime:
         """Make the kernel from its lengthscales in space and time and its variance."""
@@ -209,24 +202,3 @@ class SpaceTimeOf:
     def degrees_of_freedom(self) -> float | None:
         """Of the t distribution that is its spectral density; None: that of a product is none."""
         return self.space.degrees_of_freedom if self.time is None else None
-
-
-def check_space_time(X: Array) -> None:
-    """Raise `ArgumentError` unless X (n, 4) holds unit vectors, or x, y and 0 of a plane, and hours."""
-    if X.shape[1] != len(AXES):
-        raise ArgumentError(
-            f"X has {X.shape[1]} columns; a kernel of space and time expects 4: the unit vectors of "
-            "cagp.unit_sphere(latitude_degrees, longitude_degrees), or x, y and 0 of a plane, and hours.",
-            key="columns",
-        )
-    lengths = np.sqrt((X[:, :3] ** 2).sum(axis=1))
-    if not X[:, 2].any():  # a plane; on the sphere this is the equator
-        return
-    if not np.all(np.abs(lengths - 1.0) < 1e-3):
-        wrong = lengths[np.argmax(np.abs(lengths - 1.0))]
-        raise ArgumentError(
-            f"the first three columns of a row of X have length {wrong:.4g}; a kernel of space and time "
-            "expects unit vectors there, those of cagp.unit_sphere(latitude_degrees, longitude_degrees), or "
-            "x, y and 0 of a plane, and hours in the fourth.",
-            key="unit-vectors",
-        )

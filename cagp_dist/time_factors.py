@@ -13,7 +13,7 @@ It is a covariance in three dimensions, so of chords of the sphere too, for inte
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,23 +21,10 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, as_points, check_positive
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import Elementary, Family, Lengthscales
-
-if TYPE_CHECKING:
-    from cagp_dist.profiles import CompiledProfile, Part
+from cagp_dist.kernels import SPACE_COLUMNS, TIME, Elementary, Family, Layout, Lengthscales, Piece, along
 
 DECAY = 1.5
 """Power of w: half the number of dimensions times the largest interaction."""
-
-
-class TimeTerm(NamedTuple):
-    """A factor in time of a term of a kernel of space and time, or of a derivative of it."""
-
-    of_space: "Part"  # what of the kernel in space it multiplies
-    profile: "CompiledProfile"
-    weight: float = 1.0
-    period: float = 0.0  # hours, around which the lag is bent; 0: it is not
-    power: float = 0.0  # of w, by which squared distances in space are divided
 
 
 @dataclass(frozen=True)
@@ -51,6 +38,8 @@ class Periodic:
         where it is short. Any kernel; the largest chord is the period over pi.
     period : float
         Hours: 24.0, or 8766.0 for a year.
+    axis : str
+        Another axis than time, in its unit.
 
     Raises
     ------
@@ -73,6 +62,7 @@ class Periodic:
 
     kernel: Elementary
     period: float
+    axis: str = TIME
 
     variance: ClassVar[float] = 1.0
 
@@ -94,7 +84,47 @@ class Periodic:
     @property
     def family(self) -> "PeriodicOf":
         """What makes it from its lengthscale."""
-        return PeriodicOf(self.kernel.family, self.period)
+        return PeriodicOf(self.kernel.family, self.period, self.axis)
+
+    @property
+    def parts(self) -> tuple["Periodic", ...]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def factors(self) -> tuple["Periodic", ...]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def layout(self) -> Layout:
+        """Columns that points have."""
+        return Layout(SPACE_COLUMNS, (self.axis,))
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Its lengthscale."""
+        return (self.common_lengthscale,)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Name of its lengthscale."""
+        return self._along.number_names
+
+    @property
+    def _along(self) -> Elementary:
+        return along(self.kernel, self.axis)
+
+    def _bent(self, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+        return tuple(piece._replace(period=self.period / self.common_lengthscale) for piece in pieces)
+
+    def pieces(self, layout: Layout) -> tuple[Piece, ...]:
+        """Give what compiled functions are told of it."""
+        return self._bent(self._along.pieces(layout))
+
+    def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
+        """Give its derivative by the logarithm of its lengthscale."""
+        return tuple(tuple(map(self._bent, terms)) for terms in self._along.slopes(layout))
 
     def __call__(self, X: ArrayLike, Z: ArrayLike) -> Array:
         """Correlations (n, m) of hours X (n, 1) and Z (m, 1)."""
@@ -103,10 +133,6 @@ class Periodic:
     def _circle(self, hours: ArrayLike) -> Array:
         turn = 2.0 * np.pi * np.mod(as_points("hours", hours)[:, 0] / self.period, 1.0)
         return self.period / (2.0 * np.pi) * np.column_stack([np.cos(turn), np.sin(turn)])
-
-    def terms(self, of_space: "Part", of_time: "Part") -> tuple[TimeTerm, ...]:
-        """Terms of the kernel, or of a derivative: of its part in space, and of that in time."""
-        return (TimeTerm(of_space, self.kernel.profile(of_time), period=self.period),)
 
 
 @dataclass(frozen=True)
@@ -158,15 +184,62 @@ class Gneiting:
         """What makes it from its lengthscale."""
         return GneitingOf(self.interaction)
 
-    def terms(self, of_space: "Part", of_time: "Part") -> tuple[TimeTerm, ...]:
-        """Terms of the kernel, or of a derivative: of its part in space, and of that in time."""
-        from cagp_dist.profiles import Part, algebraic
 
-        if of_time is Part.VALUE:
-            return (TimeTerm(of_space, algebraic(1.0, 0.0, DECAY), power=self.interaction),)
-        rising = TimeTerm(Part.VALUE, algebraic(0.0, 1.0, DECAY), DECAY, power=self.interaction)
-        stretched = rising._replace(of_space=Part.SLOPE, weight=-0.5 * self.interaction)
-        return (rising, stretched) if self.interaction > 0.0 else (rising,)
+@dataclass(frozen=True)
+class Stretched:
+    """A kernel in space whose distances `Gneiting` shortens with the lag, times what that has in time."""
+
+    space: Elementary
+    time: Gneiting
+
+    layout: ClassVar[Layout] = Layout(SPACE_COLUMNS, (TIME,))
+    number_names: ClassVar[tuple[str, ...]] = ("lengthscale", "lengthscale_time")
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Lengthscales in space and time."""
+        return self.space.common_lengthscale, self.time.common_lengthscale
+
+    @property
+    def family(self) -> "StretchedOf":
+        """What makes it from its lengthscales."""
+        return StretchedOf(self.space.family, self.time.family)
+
+    def pieces(self, layout: Layout) -> tuple[Piece, ...]:
+        """Give what compiled functions are told of it: of time, then of space."""
+        return self._both(layout, 1.0, 0.0, self.space.pieces(layout))
+
+    def _both(
+        self, layout: Layout, level: float, rising: float, space: tuple[Piece, ...]
+    ) -> tuple[Piece, ...]:
+        from cagp_dist.profiles import algebraic
+
+        rows = layout.rows(TIME, self.time.common_lengthscale)
+        own = Piece(algebraic(level, rising, DECAY), rows)
+        return own, *(piece._replace(power=self.time.interaction) for piece in space)
+
+    def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
+        """Give the terms of its derivatives by the logarithms of both lengthscales."""
+        values, ((falling,),) = self.space.pieces(layout), self.space.slopes(layout)
+        time, *rest = self._both(layout, 0.0, 1.0, values)
+        risen = (time._replace(weight=DECAY), *rest)
+        time, *rest = self._both(layout, 0.0, 1.0, falling)
+        stretched = (time._replace(weight=-0.5 * self.time.interaction), *rest)
+        by_time = (risen, stretched) if self.time.interaction > 0.0 else (risen,)
+        return (self._both(layout, 1.0, 0.0, falling),), by_time
+
+
+@dataclass(frozen=True)
+class StretchedOf:
+    """A family of kernels in space with `Gneiting` of one interaction."""
+
+    space: Family
+    time: "GneitingOf"
+
+    def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> Stretched:
+        """Make the factor."""
+        assert isinstance(lengthscale, tuple)
+        return Stretched(self.space(lengthscale[0], variance), self.time(lengthscale[1]))
 
 
 @dataclass(frozen=True)
@@ -175,10 +248,11 @@ class PeriodicOf:
 
     kernel: Family
     period: float
+    axis: str = TIME
 
     def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> Periodic:
         """Make the factor."""
-        return Periodic(self.kernel(lengthscale, variance), self.period)
+        return Periodic(self.kernel(lengthscale, variance), self.period, self.axis)
 
     @property
     def __name__(self) -> str:

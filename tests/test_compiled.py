@@ -93,14 +93,14 @@ def slope(kernel, distance):
 @by_family
 def test_slopes_are_the_derivative_of_the_formula(kernel):
     X, Z, out = points(23, 3), points(31, 3, seed=1), np.empty((23, 31))
-    compiled.evaluate(*kernel.slope_parameters, point_columns(X), point_columns(Z), out)
+    compiled.evaluate(*kernel.slope_parameters()[0], point_columns(X), point_columns(Z), out)
     np.testing.assert_allclose(out, slope(kernel, cdist(X, Z)), rtol=1e-12, atol=0.0)
 
 
 @by_family
 def test_the_negligible_distance_of_slopes_is_where_they_fall_below_two_to_minus_sixty(kernel):
     unit = type(kernel)(lengthscale=1.0)
-    distance = compiled.kernel_reach(*unit.slope_parameters[:2])
+    distance = compiled.kernel_reach(*unit.slope_parameters()[0][:2])
     assert slope(unit, np.float64(distance)) < 2.0**-60
     assert slope(unit, np.float64(0.98 * distance)) > 2.0**-60
     assert (np.diff(slope(unit, np.linspace(distance, 3.0 * distance, 100))) <= 0.0).all()
@@ -111,7 +111,7 @@ def test_slopes_far_away_are_zero_and_finite(kernel):
     X = np.array([[0.0], [1e4], [1e150], [1e308]])
     out = np.empty((4, 4))
     with np.errstate(over="ignore"):  # as in the test of huge coordinates below
-        compiled.evaluate(*kernel.slope_parameters, point_columns(X), point_columns(X), out)
+        compiled.evaluate(*kernel.slope_parameters()[0], point_columns(X), point_columns(X), out)
     assert (np.abs(out) < 1e-290).all()
 
 
@@ -121,10 +121,10 @@ def test_products_take_slopes_as_kernels(kernel):
     T, columns = slope(kernel, cdist(X, Z)), points(14, 3, seed=2)
     out = np.zeros((9, 3))
     arrays = point_columns(X), point_columns(Z)
-    compiled.add_product(*kernel.slope_parameters, *arrays, NOT_STORED, False, columns, 4, 5, out)
+    compiled.add_product(*kernel.slope_parameters()[0], *arrays, NOT_STORED, False, columns, 4, 5, out)
     np.testing.assert_allclose(out, T @ columns, rtol=0.0, atol=1e-13 * (T @ np.abs(columns)).max())
     one = np.zeros(9)
-    compiled.add_product_vector(*kernel.slope_parameters, *arrays, columns[:, 0].copy(), one)
+    compiled.add_product_vector(*kernel.slope_parameters()[0], *arrays, columns[:, 0].copy(), one)
     np.testing.assert_allclose(one, T @ columns[:, 0], rtol=0.0, atol=1e-13 * (T @ np.abs(columns)).max())
 
 
@@ -140,7 +140,7 @@ def test_slopes_by_coordinate_are_the_derivative_of_the_formula(kernel, coordina
     turned = np.where(np.arange(3) == coordinate, np.exp(-1j * step), 1.0)
     distance = np.sqrt(np.einsum("ijk,ijk->ij", differences * turned, differences * turned))
     expected = kernel.variance * PROFILES[type(kernel).__name__](distance).imag / step
-    parameters = type(kernel)(tuple(own), kernel.variance).coordinate_slope_parameters(coordinate)
+    parameters = type(kernel)(tuple(own), kernel.variance).slope_parameters()[coordinate]
     arrays, out = (point_columns(X), point_columns(Z)), np.empty((9, 14))
     compiled.evaluate(*parameters, *arrays, out)
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-290)
@@ -153,7 +153,7 @@ def test_slopes_by_coordinate_are_the_derivative_of_the_formula(kernel, coordina
 @by_family
 def test_slopes_by_coordinate_far_away_are_zero_and_finite(kernel):
     X, out = np.outer([0.0, 1e-200, 1e4, 1e150, 1e308], [1.0, 1.0, 1.0]), np.empty((5, 5))
-    parameters = type(kernel)((1.0, 1e-150, 1.0), kernel.variance).coordinate_slope_parameters(0)
+    parameters = type(kernel)((1.0, 1e-150, 1.0), kernel.variance).slope_parameters()[0]
     with np.errstate(over="ignore"):  # as in the test of huge coordinates below
         compiled.evaluate(*parameters, point_columns(X), point_columns(X), out)
     assert (np.abs(out) < 1e-290).all()
@@ -171,7 +171,7 @@ def test_rings_are_the_kernel_of_the_chord(kernel, slopes):
     phi, other = np.deg2rad(first), np.deg2rad(second)
     gap, girth = 4.0 * np.sin(0.5 * (phi - other)) ** 2, 4.0 * np.cos(phi) * np.cos(other)
     out = np.empty((5, 6))
-    parameters = kernel.slope_parameters if slopes else kernel.parameters
+    parameters = kernel.slope_parameters()[0] if slopes else kernel.parameters
     compiled.evaluate_rings(*parameters, gap, girth, np.sin(0.5 * np.deg2rad(turns)) ** 2, out)
     X, Z = unit_sphere(first, np.zeros(6)), [unit_sphere(second, np.full(6, turn)) for turn in turns]
     chord = np.stack([np.linalg.norm(X - points, axis=1) for points in Z])

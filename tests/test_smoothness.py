@@ -40,7 +40,7 @@ def test_values_and_slopes_are_those_of_bessel_functions(smoothness):
     values, slopes = np.empty((1, u.size)), np.empty((1, u.size))
     origin, line = np.zeros((1, 1)), distance[None]
     compiled.evaluate(*kernel.parameters, origin, line, values)
-    compiled.evaluate(*kernel.slope_parameters, origin, line, slopes)
+    compiled.evaluate(*kernel.slope_parameters()[0], origin, line, slopes)
     np.testing.assert_allclose(values[0], 2.0 * formula(smoothness, u), rtol=0.0, atol=2e-12)
     np.testing.assert_allclose(slopes[0], 2.0 * slope_formula(smoothness, u), rtol=0.0, atol=2e-12)
     assert kernel([[0.0]], [[0.0]]) == 2.0  # to the last bit
@@ -85,9 +85,7 @@ def test_lengthscales_by_coordinate_and_their_slopes(coordinate):
     kernel = cagp.Matern(0.8, tuple(own), 1.7)
     np.testing.assert_allclose(kernel(X, Z), 1.7 * formula(0.8, cdist(X / own, Z / own)), rtol=0, atol=2e-12)
     out, step = np.empty((23, 31)), np.where(np.arange(2) == coordinate, h, 0.0)
-    compiled.evaluate(
-        *kernel.coordinate_slope_parameters(coordinate), point_columns(X), point_columns(Z), out
-    )
+    compiled.evaluate(*kernel.slope_parameters()[coordinate], point_columns(X), point_columns(Z), out)
     up, down = (cagp.Matern(0.8, tuple(own * np.exp(sign * step)), 1.7)(X, Z) for sign in (1.0, -1.0))
     np.testing.assert_allclose(out, (up - down) / (2.0 * h), rtol=0.0, atol=1e-7)
     assert out[0, 0] == 0.0

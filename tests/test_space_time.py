@@ -209,7 +209,6 @@ def test_what_is_no_kernel_of_space_and_time_is_refused():
         lambda: cagp.condition_over_times(
             cagp.Prior(STRETCHED, 0.1), X[:, :3], [0.0], X[:, :1].T, X[:, :3]
         ): "expected a product",
-        lambda: PRODUCT + space: "not a kernel of space and time",
         lambda: PRODUCT(X[:, :3], X[:, :3]): "X has 3 columns",
         lambda: PRODUCT(2.0 * X, X): "length 2",
         lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X[:, :3], X[:, 0]): "X has 3 columns",

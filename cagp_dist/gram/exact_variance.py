@@ -25,7 +25,7 @@ from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.gram.masked import complete_grid
-from cagp_dist.gram.neighbourhoods import metric
+from cagp_dist.gram.metric import metric
 from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.gram.targets import Targets, covariance_with, list_targets, part, prior_variance
 from cagp_dist.gram.tiled import put_value

@@ -6,7 +6,7 @@ metric of the kernel. Nothing here looks at values before the weights are fixed.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.functionals import LinearFunctionals, functional_panel
+from cagp_dist.gram.metric import Metric, metric
 from cagp_dist.gram.targets import averaged, covariance_with, part, prior_variance, target_points
 from cagp_dist.kernels import Kernel, Parameters, on_unit_sphere, point_columns
 
@@ -36,30 +37,6 @@ RELIABLE = 1e-3  # Part of the prior variance below which noise makes no differe
 IDENTIFIED = 1e-8  # Part of a column of a local drift that must be left beside the others
 
 
-ALIKE, STEPS_ALONG = 0.7, 1024  # Correlation by which coordinates are compared, and distances that are tried
-
-
-@lru_cache(maxsize=64)
-def metric(kernel: Kernel, columns: int) -> Array:
-    """Factors (p,) of the coordinates by which points near each other are alike: one over lengthscales.
-
-    The shortest of a sum; where they differ by coordinate, distances at which the correlation is `ALIKE`.
-    """
-    own = np.array([part.inverse_lengthscales(columns) for part in kernel.parts])
-    factors: Array = own.max(axis=0)
-    if kernel.coordinates is not None and (len(own) > 1 or kernel.parts[0].of_space_and_time):
-        for axis, inverse in enumerate(own.T):
-            along = np.geomspace(1e-6 / inverse.max(), 100.0 / inverse.min(), STEPS_ALONG)
-            points = np.zeros((columns, STEPS_ALONG))
-            points[axis] = along
-            correlation = _evaluated(kernel.parameters, np.zeros((columns, 1)), points)[0] / kernel.variance
-            end = int(np.argmax(correlation < ALIKE)) or -1  # the furthest where it falls to no less
-            pair = slice(end - 1, end + 1 or None)
-            factors[axis] = 1.0 / np.interp(-ALIKE, -correlation[pair], along[pair])
-    factors.flags.writeable = False
-    return factors
-
-
 class Cell(NamedTuple):
     """Targets near each other, and observed points that include all their neighbours."""
 
@@ -67,7 +44,7 @@ class Cell(NamedTuple):
     halo: Indices
 
 
-def cells(X: Array, targets: Array, *, scale: Array, neighbours: int) -> Iterator[Cell]:
+def cells(X: Array, targets: Array, *, scale: Metric, neighbours: int) -> Iterator[Cell]:
     """Deal targets (q, p) out in compact cells, with points of X (n, p) that have all their neighbours."""
     from scipy.spatial import cKDTree
 
@@ -98,7 +75,7 @@ def cell_count(q: int) -> int:
     return 1 << (-(-q // _sizes(q)[1]) - 1).bit_length() if q else 0
 
 
-def boxes_with_neighbours(X: Array, targets: Array, *, scale: Array, neighbours: int) -> tuple[Array, Array]:
+def boxes_with_neighbours(X: Array, targets: Array, *, scale: Metric, neighbours: int) -> tuple[Array, Array]:
     """Corners (b, p), in scaled coordinates, of boxes with the neighbours of some targets each."""
     from scipy.spatial import cKDTree
 
@@ -543,12 +520,12 @@ def joint_downdate(
     return total
 
 
-def wide(functionals: LinearFunctionals, X: Array, *, scale: Array, neighbours: int) -> Indices:
+def wide(functionals: LinearFunctionals, X: Array, *, scale: Metric, neighbours: int) -> Indices:
     """Functionals whose nodes lie further from their centre than its neighbours do."""
     return np.flatnonzero(around(functionals, X, scale=scale, neighbours=neighbours))
 
 
-def around(functionals: LinearFunctionals, X: Array, *, scale: Array, neighbours: int) -> Indices:
+def around(functionals: LinearFunctionals, X: Array, *, scale: Metric, neighbours: int) -> Indices:
     """Count observations among the nodes of each functional and around them; 0 where it is not wide."""
     from scipy.spatial import cKDTree
 

@@ -121,7 +121,7 @@ class RingGram:
                 "positive definite).",
                 key="kernel-of-chord",
             )
-        if kernel.parts[0].of_space_and_time:
+        if kernel.of_space_and_time:
             raise ArgumentError(
                 f"the kernel is {kernel!r}, one of space and time, and a grid has no time; expected a kernel "
                 "of space. For fields of a grid at several times use cagp_dist.condition_over_times.",

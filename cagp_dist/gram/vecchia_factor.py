@@ -11,7 +11,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.neighbourhoods import metric
+from cagp_dist.gram.metric import metric
 from cagp_dist.gram.preceding import nearest_preceding
 from cagp_dist.kernels import Kernel, Parameters, point_columns
 from cagp_dist.lapack import cholesky_in_place, solve_lower

@@ -14,7 +14,7 @@ from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, own_figure
 from cagp_dist.kriging.result_distribution import distribution_of
 from cagp_dist.kriging.result_model import seen_in
 from cagp_dist.pipeline.fitted_model import FittedModel
-from cagp_dist.pipeline.variogram import fitted_variogram
+from cagp_dist.pipeline.variogram import Sector, fitted_variogram, sectors
 from cagp_dist.space import moved
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.text import degrees_label
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MOST_PLACES = 6  # that have a series
 BAND_LEVEL = 0.9
 SAME_PLACE_KILOMETRES = 0.1
+AZIMUTH = "azimuth_degrees"
 
 
 def time_axis_of(values: xr.DataArray, where: Horizontal) -> str | None:
@@ -109,9 +110,27 @@ def _place_name(dataset: xr.Dataset, where: Horizontal, place: int) -> str:
     return f"{degrees_label(latitude, axis='latitude')} {degrees_label(longitude, axis='longitude')}"
 
 
-def variogram_dataset(observed: ObservedObject, learned: FittedModel, *, draws: int, seed: int) -> xr.Dataset:
-    """Estimate the variogram, and the band that draws of the model have."""
-    found = fitted_variogram(observed.points, learned, draws=draws, seed=seed)
+def variogram_dataset(
+    observed: ObservedObject, learned: FittedModel, *, draws: int, seed: int, directions: int | None = None
+) -> xr.Dataset:
+    """Estimate the variogram, and the band that draws of the model have; or one of each direction."""
+    if directions is not None:
+        own = sectors(directions)
+        found = [_of_sector(observed, learned, draws, seed, sector) for sector in own]
+        about = {"units": "degree", "long_name": "direction of pairs, clockwise from north"}
+        azimuth = xr.DataArray([sector.azimuth for sector in own], dims=AZIMUTH, attrs=about)
+        said = {**found[0].attrs, "places": max(each.attrs["places"] for each in found)}
+        most = max(each.sizes["bin"] for each in found)
+        filled = [each.pad(bin=(0, most - each.sizes["bin"])) for each in found]  # some have fewer pairs
+        return xr.concat(filled, dim=AZIMUTH).assign_coords({AZIMUTH: azimuth}).assign_attrs(said)
+    return _of_sector(observed, learned, draws, seed, None)
+
+
+def _of_sector(
+    observed: ObservedObject, learned: FittedModel, draws: int, seed: int, sector: Sector | None
+) -> xr.Dataset:
+    """Estimate the variogram of pairs in some directions, or in all."""
+    found = fitted_variogram(observed.points, learned, draws=draws, seed=seed, sector=sector)
     low, high = np.quantile(found.draws, [0.5 - 0.5 * BAND_LEVEL, 0.5 + 0.5 * BAND_LEVEL], axis=0)
     units = {name: square_of(text) for name, text in observed.units.items()}
     about = observed.space.distance_attributes
@@ -141,9 +160,36 @@ def variogram_dataset(observed: ObservedObject, learned: FittedModel, *, draws: 
 
 
 def draw_variogram(found: xr.Dataset, units: str, ax: "Axes | None") -> "Figure":
-    """Draw the estimate as points, the fitted curve, and the band of draws."""
+    """Draw the estimate as points, the fitted curve, and the band of draws; of each direction by itself."""
     import matplotlib.pyplot as plt
 
+    if AZIMUTH in found.dims:
+        if ax is not None:
+            raise ArgumentError("ax is one pair of axes for several directions; leave it.", key="one-axes")
+        count = found.sizes[AZIMUTH]
+        with drawing_style():
+            across = min(count, 2)
+            rows = -(-count // across)
+            figure, panels = plt.subplots(
+                rows,
+                across,
+                figsize=(WIDTH_INCHES, 0.4 + 2.4 * rows),
+                sharex=True,
+                sharey=True,
+                squeeze=False,
+                layout="constrained",
+            )
+            for number, panel in enumerate(panels.flat):
+                if number >= count:
+                    panel.remove()
+                    continue
+                draw_variogram(found.isel({AZIMUTH: number}), units, panel)
+                degrees = found[AZIMUTH].values[number]
+                quiet_grid(panel, f"pairs around {degrees:g} degrees from north")
+                if number:
+                    panel.get_legend().remove()
+                panel.label_outer()
+        return figure
     with drawing_style():
         figure = own_figure(ax) if ax else plt.figure(figsize=(WIDTH_INCHES, 3.4), layout="constrained")
         panel = ax or figure.add_subplot()

@@ -31,6 +31,7 @@ BESIDE_ASPECT = 1.6  # Maps that are less wide, in units of their height, stand 
 BESIDE_INCHES = 0.6  # for the latitudes, left of a panel
 PANELS_ACROSS = 3  # of small multiples
 MOST_COLOURED = 2000  # observations that are drawn in the colours of the map; more hide it
+ELLIPSE_POINTS = 26.0  # of the shape of an anisotropic kernel, in a corner of the map
 PARTS = ("exceedance", "computational_share")  # variables in per cent
 
 
@@ -68,6 +69,9 @@ def maps_of(
                 if observed is not None:
                     heading += _draw_observed(panel, frame, observed, dataset[name], where, field, scale)
                 panel.set_title(fill(heading, round(LETTERS_PER_INCH * width)), fontsize=9, loc="left")
+            if name == "mean" and "anisotropy_ratio" in dataset.attrs:
+                for ratio, azimuth in _ellipses(dataset):
+                    _draw_ellipse(own[0], ratio, azimuth)
             _colour_bar(figure, own, shown, scale, dataset[name], label if len(fields) > 1 else "")
     return figure
 
@@ -210,6 +214,30 @@ def _draw_observed(
     else:
         marks(panel, frame, seen.east, seen.north)
     return ""
+
+
+def _ellipses(dataset: xr.Dataset) -> list[tuple[float, float]]:
+    """Ratios and azimuths that a result says."""
+    names = "anisotropy_ratio", "anisotropy_azimuth_degrees"
+    return list(zip(*(np.atleast_1d(dataset.attrs[name]).tolist() for name in names), strict=True))
+
+
+def _draw_ellipse(panel: "Axes", ratio: float, azimuth: float) -> None:
+    """Draw the shape within which the field is alike, in a corner; its size says nothing."""
+    from matplotlib.offsetbox import AnchoredOffsetbox, DrawingArea, TextArea, VPacker
+    from matplotlib.patches import Ellipse
+
+    room = DrawingArea(ELLIPSE_POINTS, ELLIPSE_POINTS)
+    middle, major = 0.5 * ELLIPSE_POINTS, 0.95 * ELLIPSE_POINTS
+    # angles of patches count anticlockwise from east
+    shape = Ellipse((middle, middle), major, major / ratio, angle=90.0 - azimuth)
+    shape.set(facecolor="white", edgecolor=MUTED, linewidth=1.2)
+    room.add_artist(shape)
+    words = TextArea(f"{ratio:.1f} : 1", textprops={"fontsize": 7, "color": MUTED})
+    packed = VPacker(children=[room, words], align="center", pad=0.0, sep=1.0)
+    corner = AnchoredOffsetbox("lower left", child=packed, frameon=True, pad=0.2, borderpad=0.4)
+    corner.patch.set(edgecolor=MUTED, linewidth=0.5, alpha=0.9)
+    panel.add_artist(corner)
 
 
 def _colour_bar(

@@ -59,7 +59,7 @@ def read(
         )
     observed = _observe(model, observations, y, in_time=model.at is not None)
     points, given = observed.points, given_kernel(model)
-    has_numbers = isinstance(given, Kernel) and given.parts[0].of_space_and_time
+    has_numbers = isinstance(given, Kernel) and given.of_space_and_time
     if points.in_time and np.ptp(points.hours) == 0.0 and not has_numbers:
         if any(isinstance(part, SpaceTimeOf) for part in families(given)):
             raise ArgumentError(

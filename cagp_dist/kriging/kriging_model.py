@@ -42,7 +42,7 @@ from cagp_dist.kriging.map_targets import (
     of_table,
 )
 from cagp_dist.kriging.summary import summary, why_uninformed
-from cagp_dist.pipeline import Hyperparameters, Resources, Solver
+from cagp_dist.pipeline import AnisotropyLike, Hyperparameters, Resources, Solver
 from cagp_dist.pipeline.background import Background, weighted
 from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
 from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, NUGGET, RECALIBRATION, UNINFORMED
@@ -86,6 +86,7 @@ def krige(
     solver: "str | Solver" = "auto",
     recalibration: str = RECALIBRATION,
     hyperparameters: Hyperparameters = "auto",
+    anisotropy: AnisotropyLike = "none",
     lengthscale_km: float | Sequence[float] | None = None,
     lengthscale: float | Sequence[float] | None = None,
     variance: float | Sequence[float] | None = None,
@@ -212,6 +213,13 @@ def krige(
         "plug-in": the maximum-likelihood values count as known, which makes error bars of few observations
         too narrow. "auto": integrate for up to 200 observations, and for up to 500 places if the likelihood
         is flat, except with sums of kernels and with solvers that are not exact.
+    anisotropy : "none", "fit", "auto", or tuple of two numbers
+        Whether the field reaches further in one direction, in a plane or a region of the globe of up to 30
+        degrees around its middle. "fit": ratio and azimuth of an ellipse are fitted as well; "auto": if that
+        raises the log-likelihood by 4 or more. ``(3.0, 30.0)``: the major axis is three times the minor one,
+        and points 30 degrees clockwise from north. The lengthscale is the geometric mean of the axes. The
+        attributes ``anisotropy_ratio`` and ``anisotropy_azimuth_degrees`` say the ellipse. A kernel with
+        ellipses of its own is `Anisotropic`. Not with ``at``, nor with a sum of kernels.
     lengthscale_km, lengthscale : number or sequence of numbers, optional
         Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
         of the unit sphere, at most its diameter 2. In a plane it is in the unit of x and y.
@@ -363,6 +371,7 @@ class Kriging:
     solver: str | Solver = "auto"
     recalibration: str = RECALIBRATION
     hyperparameters: Hyperparameters = "auto"
+    anisotropy: AnisotropyLike = "none"
     lengthscale_km: float | Sequence[float] | None = None
     lengthscale: float | Sequence[float] | None = None
     variance: float | Sequence[float] | None = None
@@ -697,19 +706,23 @@ class Kriging:
         size = split.blocks if observed.space.has_latitudes else None
         return scores if size is None else scores.assign_attrs(blocks_degrees=size)
 
-    def variogram(self, *, draws: int = 200, seed: int = 0) -> xr.Dataset:
+    def variogram(self, *, draws: int = 200, seed: int = 0, directions: int | None = None) -> xr.Dataset:
         """Estimate the variogram of the observations, beside that of the fitted kernel and noise.
 
         The result has ``empirical`` semivariances of observations about the prior mean, ``low`` and ``high``
         of the band of 90 % of so many fields drawn from the fitted model at the same places, and ``pairs``,
         along ``bin``, whose pairs are ``distance`` kilometres apart, in a plane in the unit of x and y; and
         the curve ``fitted`` along ``curve_distance``. Pairs are of the same time; where there are more than
-        800 places the seed chooses. The numbers of the fit count as known.
+        800 places the seed chooses. The numbers of the fit count as known. With ``directions=4`` there is
+        one for pairs around each of the azimuths 0, 45, 90 and 135 degrees, along ``azimuth_degrees``; where
+        a field reaches further in one direction, semivariances rise more slowly along it.
         """
         observed, learned = self._fitted()
         check_count("draws", draws, least=20)
         check_count("seed", seed, least=0)
-        return variogram_dataset(observed, learned, draws=draws, seed=seed)
+        if directions is not None:
+            check_count("directions", directions, least=2)
+        return variogram_dataset(observed, learned, draws=draws, seed=seed, directions=directions)
 
     def _blocks(
         self, blocks_degrees: float | Literal["auto"] | None, blocks: float | None

@@ -30,7 +30,7 @@ Numbers: TypeAlias = float | Sequence[float] | None
 def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> ModelSettings:
     """Give what is said of kernel, noise and mean; the rest is fitted."""
     given, in_time = given_kernel(model), observed.points.in_time
-    if not in_time and isinstance(given, Kernel) and given.parts[0].of_space_and_time:
+    if not in_time and isinstance(given, Kernel) and given.of_space_and_time:
         raise ArgumentError(
             f"the kernel is {given!r}, one of space and time, and each field would be a map of its own; "
             "expected times of maps beside it: cagp.krige(..., at=times).",
@@ -50,6 +50,12 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
             space=observed.space,
         )
         if isinstance(model.kernel, Kernel):
+            if model.anisotropy != "none" and model.kernel.layout is not None:
+                raise ArgumentError(
+                    f"kernel is {model.kernel!r}, with a shape of its own, and anisotropy is "
+                    f"{model.anisotropy!r}; expected one of them.",
+                    key="kernel-and-numbers",
+                )
             fixed = numbers_of(model.kernel, fixed, observed.space)
         if isinstance(mean, Background) and mean.std is not None:
             fixed = _of_background(model, mean, fixed)
@@ -59,6 +65,7 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
         fixed=fixed,
         noise_std=None if isinstance(model.noise_std, str) else model.noise_std,
         nugget_std=nugget_of(model, observed.points),
+        anisotropy=model.anisotropy,
         hyperparameters=model.hyperparameters,
     )
 
@@ -99,6 +106,7 @@ def _check_alone(model: "Kriging") -> None:
     """Refuse numbers beside a prior, which has them all."""
     others = [name for name in OF_THE_PRIOR if getattr(model, name) is not None]
     others += ["nugget_std"] if model.nugget_std not in (NUGGET, None, 0.0) else []
+    others += ["anisotropy"] if model.anisotropy != "none" else []
     others += ["mean"] if model.drift is not None or says_mean(model) else []
     if others:
         raise ArgumentError(

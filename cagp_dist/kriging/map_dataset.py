@@ -189,6 +189,7 @@ def attributes(
         said |= learned.mean.attributes
     if isinstance(background := learned.mean, Background):
         said |= background.attributes
+    said |= learned.ellipses
     if learned.hours:
         said["lengthscale_hours"] = one_or_all(learned.hours)
     if units:

@@ -129,20 +129,21 @@ class Plots:
         *,
         draws: int = 200,
         seed: int = 0,
+        directions: int | None = None,
         ax: "Axes | None" = None,
     ) -> "Figure":
         """Draw the variogram of the observations beside the fitted one: `Kriging.variogram`.
 
         Points outside the band are what the fitted model does not explain. ``observations`` are the fitted
         `Kriging`; or what `krige` was given, with the kernel, mean and noise that the attributes of the
-        result say. ``draws`` and ``seed`` are as for `Kriging.variogram`.
+        result say. ``draws``, ``seed`` and ``directions`` are as for `Kriging.variogram`.
         """
         from cagp_dist.kriging.kriging_model import Kriging
 
         model = observations
         if not isinstance(model, Kriging):
             model = model_of(self._dataset, model)
-        found = model.variogram(draws=draws, seed=seed)
+        found = model.variogram(draws=draws, seed=seed, directions=directions)
         return draw_variogram(found, model._fitted()[0].attributes.get("units", ""), ax)
 
 

@@ -51,7 +51,7 @@ def model_of(result: xr.Dataset, observations: Source) -> "Kriging":
         kernel=kernel,
         mean=mean,
         noise_std=None if isinstance(noise, str) else float(noise),
-        at="observed" if kernel.parts[0].of_space_and_time else None,
+        at="observed" if kernel.of_space_and_time else None,
         hyperparameters="plug-in",
         crs=asked.crs,
         progress=False,

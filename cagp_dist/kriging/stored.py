@@ -38,7 +38,8 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, BudgetError, CagpError, StoreError
 from cagp_dist.fields.observed_objects import read
 from cagp_dist.gp import condition
-from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes, metric
+from cagp_dist.gram.metric import Metric, metric
+from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes
 from cagp_dist.kriging.map_dataset import CONVENTIONS
 from cagp_dist.pipeline import Neighbours, Progress, Status
 from cagp_dist.pipeline.narration import Narrator
@@ -279,7 +280,7 @@ def _checked(
             raise ArgumentError(
                 f"to[{name!r}] has shape {values.shape}; expected a vector of finite numbers.", key="shapes"
             )
-    in_time = prior.kernel.parts[0].of_space_and_time
+    in_time = prior.kernel.of_space_and_time
     expected = SPHERE | {HOURS} if in_time else SPHERE
     if not axes or ((in_time or SPHERE & set(axes)) and set(axes) != expected):
         wanted = f"latitude, longitude and {HOURS}" if in_time else "latitude and longitude, or others alone"
@@ -469,7 +470,7 @@ def _begin(work: Path, key: str, source: PointSource, n: int, block_rows: int) -
 
 
 def _sort(
-    work: Path, source: PointSource, scale: Array, executor: Executor, say: Callable[[float], None]
+    work: Path, source: PointSource, scale: Metric, executor: Executor, say: Callable[[float], None]
 ) -> None:
     """Sort the blocks that are not there yet."""
     about = json.loads((work / "about.json").read_text())

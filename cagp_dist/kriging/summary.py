@@ -7,6 +7,7 @@ from math import sqrt
 import numpy as np
 from scipy.spatial import cKDTree
 
+from cagp_dist.factors import Anisotropic
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.means import MEANS
@@ -27,6 +28,7 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
         f"{observed.missing:,} missing",
         f"kernel       {_kernel(learned)}",
         *(f"lengthscale  {observed.space.lengthscale_text(number)}" for number in learned.lengthscales),
+        *_ellipses(learned),
         f"prior std    {sqrt(kernel.variance):.4g}{unit}",
         f"noise std    {shown}{unit}",
         f"prior mean   {'given' if callable(learned.mean) else learned.mean_text}"
@@ -51,6 +53,18 @@ def _intervals(learned: FittedModel) -> Iterator[str]:
         ends = learned.integrated.quantiles(INTERVAL)
         said = (f"{name.replace('_', ' ')} {low:.3g} to {high:.3g}" for name, (low, high) in ends.items())
         yield f"             {1.0 - 2.0 * INTERVAL[0]:.0%} of probability: {', '.join(said)}"
+
+
+def _ellipses(learned: FittedModel) -> Iterator[str]:
+    """Write the shapes of anisotropic kernels, with their standard errors where there are any."""
+    said = learned.ellipses
+    for part in learned.kernel.parts:
+        if isinstance(part, Anisotropic):
+            ratio, azimuth = f"{part.ratio:.3g}", f"{part.azimuth_degrees:.0f}"
+            if "anisotropy_ratio_standard_error" in said:
+                ratio += f" ± {said['anisotropy_ratio_standard_error']:.2g}"
+                azimuth += f" ± {said['anisotropy_azimuth_degrees_standard_error']:.0f}"
+            yield f"ellipse      {ratio} : 1, major axis {azimuth} degrees from north"
 
 
 def _kernel(learned: FittedModel) -> str:

@@ -1,9 +1,9 @@
 """Within which limits parameters are sought: decided from a few numbers about the data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, check_positive
@@ -26,6 +26,10 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-4, 1e4
 
 # Largest lengthscale, in extents: of all coordinates, and of one by itself, on which nothing may depend
 WIDEST, WIDEST_OWN = 10.0, 100.0
+
+# Of numbers that are no lengthscales: their logarithms say how far an ellipse is stretched (a ratio of its
+# axes up to 30), by how much deviations of variables differ, and how variables go together
+OTHERS: dict[str, Limits] = {"stretch": (1.0 / 30.0, 30.0), "deviation": (1e-3, 1e3), "angle": (1e-8, 1e8)}
 
 ABOVE = 1e-6  # Part of it by which the noise variance of every point stays above zero
 SAME = 1e-9  # Limits of a logarithm that differ by less are the same
@@ -59,12 +63,16 @@ class Bounds:
     variance: Limits
     noise_variance: Limits
     others: tuple[tuple[OwnLimits, Limits], ...] = ()  # Lengthscale and variance of each further part
+    named: Numbering | None = field(default=None, compare=False)
 
     @property
     def numbering(self) -> Numbering:
         """Which number stands where."""
+        if self.named is not None:
+            return self.named
         pairs = _pairs(self.lengthscale)
-        return Numbering(1 + len(self.others), None if pairs == (self.lengthscale,) else len(pairs))
+        one = bool(pairs) and self.lengthscale == pairs[0]
+        return Numbering.of(1 + len(self.others), None if one else len(pairs))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -173,20 +181,28 @@ class Bounds:
     def coarser(self, *spacings: float) -> "Bounds":
         """Limits for thinned data of a sum: lengthscales of at least half the spacing of its points."""
 
-        def raised(limits: OwnLimits) -> OwnLimits:
+        def raised(limits: OwnLimits, names: tuple[str, ...]) -> OwnLimits:
             pairs = tuple(
-                (min(max(low, 0.5 * spacing), high), high)
-                for (low, high), spacing in zip(_pairs(limits), spacings, strict=True)
+                (min(max(low, 0.5 * spacings[axis]), high), high)
+                if (axis := self.numbering.axis_of(name)) is not None
+                else (low, high)
+                for (low, high), name in zip(_pairs(limits), names, strict=True)
             )
-            return pairs if self.numbering.coordinates is not None else pairs[0]
+            return pairs[0] if pairs and limits == _pairs(limits)[0] else pairs
 
-        others = tuple((raised(lengthscale), variance) for lengthscale, variance in self.others)
-        return replace(self, lengthscale=raised(self.lengthscale), others=others)
+        first, *rest = self.numbering.own
+        others = tuple(
+            (raised(lengthscale, names), variance)
+            for (lengthscale, variance), names in zip(self.others, rest, strict=True)
+        )
+        return replace(self, lengthscale=raised(self.lengthscale, first), others=others)
 
 
 def _pairs(limits: OwnLimits) -> tuple[Limits, ...]:
-    """Limits of each lengthscale of a part."""
-    return tuple(pair for pair in limits if isinstance(pair, tuple)) or (cast("Limits", limits),)
+    """Limits of each own number of a part."""
+    if limits and not isinstance(limits[0], tuple):
+        return (limits,)
+    return limits
 
 
 Given = Mapping[str, Sequence[object]]
@@ -196,27 +212,43 @@ Where each coordinate has a lengthscale of its own, several of these instead of 
 """
 
 
-def make_bounds(given: Given | None, scales: Scales, *, parts: int = 1) -> Bounds:
-    """Limits that were given, and defaults for the others."""
+def make_bounds(given: Given | None, scales: Scales, numbering: Numbering | None = None) -> Bounds:
+    """Limits that were given, and defaults for the others; of one kernel if nothing else is said."""
     chosen = checked_names("bounds", given)
-    lengthscales = [_default_lengthscale(scales)] * parts
+    numbering = numbering or Numbering.of(1, None if scales.sides is None else len(scales.sides))
+    parts = numbering.parts
+    lengthscales = [_default_limits(own, scales, numbering) for own in numbering.own]
     variances = [(1e-4 * scales.power, 1e4 * scales.power)] * parts
     noise_variance = 1e-8 * scales.power, 1e2 * scales.power
     if "lengthscale" in chosen:
         of_parts = _part_by_part("lengthscale", chosen["lengthscale"], parts)
-        lengthscales = [_own_pairs(pairs, scales.sides) for pairs in of_parts]
+        lengthscales = [
+            _own_pairs(pairs, default, [numbering.axis_of(name) is not None for name in own])
+            for pairs, default, own in zip(of_parts, lengthscales, numbering.own, strict=True)
+        ]
     if "variance" in chosen:
         variances = [_pair("variance", pair) for pair in _part_by_part("variance", chosen["variance"], parts)]
     if "noise_variance" in chosen:
         noise_variance = _pair("noise_variance", chosen["noise_variance"])
     others = tuple(zip(lengthscales[1:], variances[1:], strict=True))
-    return Bounds(lengthscales[0], variances[0], noise_variance, others)
+    return Bounds(lengthscales[0], variances[0], noise_variance, others, numbering)
 
 
-def _default_lengthscale(scales: Scales) -> OwnLimits:
-    if scales.sides is None:
+def _default_limits(own: tuple[str, ...], scales: Scales, numbering: Numbering) -> OwnLimits:
+    """Limits of the own numbers of a part."""
+    if own == NAMES[:1] and scales.sides is None:
         return scales.spacing / 5.0, WIDEST * scales.extent
-    return tuple((scales.spacing / 5.0 * side, WIDEST_OWN * side) for side in scales.sides)
+    found: list[Limits] = []
+    for name in own:
+        axis = numbering.axis_of(name)
+        if axis is None:
+            found.append(OTHERS[name.partition("_")[0]])
+        elif scales.sides is None:
+            found.append((scales.spacing / 5.0, WIDEST * scales.extent))
+        else:
+            side = scales.sides[axis]
+            found.append((scales.spacing / 5.0 * side, WIDEST_OWN * side))
+    return tuple(found)
 
 
 def _part_by_part(name: str, pairs: Sequence[object], parts: int) -> Sequence[object]:
@@ -233,15 +265,17 @@ def _part_by_part(name: str, pairs: Sequence[object], parts: int) -> Sequence[ob
     return pairs
 
 
-def _own_pairs(pairs: object, sides: tuple[float, ...] | None) -> OwnLimits:
-    """Limits of the lengthscale of one part, or of one for each coordinate."""
-    if sides is None:
+def _own_pairs(pairs: object, default: OwnLimits, is_lengthscale: Sequence[bool]) -> OwnLimits:
+    """Limits of the own numbers of one part, in place of the default ones."""
+    own = _pairs(default)
+    if own and default == own[0]:
         return _pair("lengthscale", pairs)
     if not isinstance(pairs, Sequence) or not all(isinstance(pair, list | tuple) for pair in pairs):
-        return (_pair("lengthscale", pairs),) * len(sides)
-    if len(pairs) != len(sides):
+        pair = _pair("lengthscale", pairs)
+        return tuple(pair if one else other for one, other in zip(is_lengthscale, own, strict=True))
+    if len(pairs) != len(own):
         raise ArgumentError(
-            f"bounds of lengthscale are {pairs!r}; expected (lower, upper), or {len(sides)} of these, one "
+            f"bounds of lengthscale are {pairs!r}; expected (lower, upper), or {len(own)} of these, one "
             "for each coordinate.",
             key="bounds",
         )

@@ -259,7 +259,7 @@ def _fitted(model: Model, data: Data, mean: Mean, asked: _Asked) -> FitResult:
     """Fit the numbers of a model to data."""
     own_noise = _deviations(data)
     _check_method(asked.method, data, exactly=own_noise is not None or data.basis is not None)
-    limits = make_bounds(asked.bounds, data.scales(), parts=model.parts)
+    limits = make_bounds(asked.bounds, data.scales(), model.numbering)
     if own_noise is not None:
         limits = limits.above(-float(own_noise.min()))
     counter = Counter(asked.progress)
@@ -374,7 +374,7 @@ def _profiles(
             within = limits.coarser(*part.scales().spacings)
         if model.parts > 1 and not found:
             one = replace(model, families=model.families[:1])
-            alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
+            alone = make_bounds({"noise_variance": limits.noise_variance}, scales, one.numbering)
             single = ProfileLikelihood(likelihood_of(one, _alike(part), how), alone, counter)
             spread = make_sum_starts(
                 start,

@@ -239,10 +239,10 @@ class FitResult:
 
         check_between("level", level, 0.0, 1.0)
         parts = self.prior.kernel.parts
-        numbering = Numbering(len(parts), self.prior.kernel.coordinates)
+        numbering = Numbering.of_kernel(self.prior.kernel)
         values = np.array(
             [
-                *each(tuple(part.lengthscale for part in parts)),
+                *(number for part in parts for number in part.numbers),
                 *(part.variance for part in parts),
                 self.prior.noise_number,
             ]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cagp_dist.errors import NumericalError
+from cagp_dist.factors import AnisotropicOf
 from cagp_dist.kernels import (
     AUTO,
     FITTED,
@@ -123,6 +124,7 @@ def kernel_probabilities(result: FitResult, values: int) -> dict[Family, float]:
     is to ``s^-n`` with their scale s at its best.
     """
     own = result.prior.kernel.parts[0].family
+    own = own.kernel if isinstance(own, AnisotropicOf) else own
     crps = {} if result.choice is None else result.choice.crps
     families = (own, *(family for family in CANDIDATES if family is not own and family.__name__ in crps))
     least = crps.get(own.__name__, 1.0)
@@ -134,8 +136,9 @@ def start_of(result: FitResult) -> Start:
     """Give the numbers of a fit as a start of another."""
     parts = result.prior.kernel.parts
     one = len(parts) == 1
+    own = [part.lengthscale if len(part.numbers) == 1 else part.numbers for part in parts]
     return {
-        "lengthscale": parts[0].lengthscale if one else [part.lengthscale for part in parts],
+        "lengthscale": own[0] if one else own,
         "variance": parts[0].variance if one else [part.variance for part in parts],
         "noise_variance": result.prior.noise_number,
     }

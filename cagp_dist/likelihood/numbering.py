@@ -5,13 +5,14 @@ the variance of the first part out (math 9) and is a function of k ``numbers``, 
 
     lengthscale_1 .. lengthscale_m,  weight_2 .. weight_m,  ratio
 
-with ``weight_i = variance_i / variance_1`` and ``ratio = noise_variance / variance_1``. Where each of p
-coordinates has a lengthscale, every part has p of them, part after part, and k = m (p + 1).
+with ``weight_i = variance_i / variance_1`` and ``ratio = noise_variance / variance_1``. A part may have
+several numbers of its own in place of the lengthscale, or none: a lengthscale for each coordinate or axis,
+and what else a product of kernels is made from. They stand there part after part.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from cagp_dist.kernels import (
     ClosedForm,
     Family,
     Kernel,
+    Layout,
     Lengthscales,
     Matern,
     MaternOf,
@@ -30,7 +32,7 @@ from cagp_dist.kernels import (
     Sum,
     families_of,
 )
-from cagp_dist.space_time import AXES, SpaceTimeOf
+from cagp_dist.space_time import SpaceTimeOf
 
 Families = Family | Sequence[Family] | str | type[Matern]
 """One class of kernels, or one for each part of a sum; or their names, as in job files. `Matern` itself has
@@ -43,27 +45,53 @@ NAMES = ("lengthscale", "variance", "noise_variance")
 class Numbering:
     """Which number stands where."""
 
-    parts: int = 1  # m
-    # p, if each coordinate has a lengthscale of its own; None if all share one
-    coordinates: int | None = None
+    # Names of the own numbers of each part
+    own: tuple[tuple[str, ...], ...] = ((NAMES[0],),)
+    axes: tuple[str, ...] = ()  # of points, beside space
+
+    @classmethod
+    def of(cls, parts: int = 1, coordinates: int | None = None) -> "Numbering":
+        """Give that of kernels with one lengthscale, or with one for each of p coordinates."""
+        one = NAMES[:1]
+        own = one if coordinates is None else tuple(f"{NAMES[0]}_{place + 1}" for place in range(coordinates))
+        return cls((own,) * parts)
+
+    @classmethod
+    def of_kernel(cls, kernel: Kernel) -> "Numbering":
+        """Give that of the numbers of a kernel."""
+        axes = () if kernel.layout is None else kernel.layout.axes
+        return cls(tuple(part.number_names for part in kernel.parts), axes)
+
+    def axis_of(self, name: str) -> int | None:
+        """Which axis an own number is a lengthscale along, space being 0; None if it is none."""
+        head, _, axis = name.partition("_")
+        if head != NAMES[0]:
+            return None
+        if axis.isdigit():
+            return int(axis) - 1
+        return 1 + self.axes.index(axis) if axis else 0
 
     @property
-    def own(self) -> int:
-        """Lengthscales of a part."""
-        return 1 if self.coordinates is None else self.coordinates
+    def parts(self) -> int:
+        """M."""
+        return len(self.own)
 
     @property
     def lengthscales(self) -> int:
-        """Lengthscales of all parts: how many, and where the variances begin."""
-        return self.parts * self.own
+        """Own numbers of all parts: how many, and where the variances begin."""
+        return sum(map(len, self.own))
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the k + 1 parameters: lengthscale_2, or lengthscale_1_2 (part, coordinate)."""
         parts = [f"_{part}" for part in range(1, self.parts + 1)] if self.parts > 1 else [""]
-        own = [f"_{coordinate}" for coordinate in range(1, self.own + 1)] if self.own > 1 else [""]
+        split = [
+            (part, *(name if len(own) > 1 else name.removesuffix("_1")).partition("_"))
+            for part, own in zip(parts, self.own, strict=True)
+            for name in own
+        ]
         return (
-            *(f"{NAMES[0]}{part}{coordinate}" for part in parts for coordinate in own),
+            *(f"{head}{part}{bar}{tail}" for part, head, bar, tail in split),
             *(f"{NAMES[1]}{part}" for part in parts),
             NAMES[2],
         )
@@ -83,11 +111,11 @@ class Numbering:
         return (*(float(number) for number in numbers[:first]), variance, *others)
 
     def of_parts(self, lengthscales: Sequence[float]) -> tuple[Lengthscales, ...]:
-        """Lengthscales part by part: a number, or a tuple where each coordinate has its own."""
-        if self.coordinates is None:
-            return tuple(lengthscales)
+        """Own numbers part by part: a number where it is the lengthscale alone, else a tuple."""
+        given = iter(lengthscales)
+        each = [tuple(next(given) for _ in own) for own in self.own]
         return tuple(
-            tuple(lengthscales[part * self.own : (part + 1) * self.own]) for part in range(self.parts)
+            numbers[0] if own == (NAMES[0],) else numbers for own, numbers in zip(self.own, each, strict=True)
         )
 
     def grouped(
@@ -111,7 +139,7 @@ class Model:
     """The families of the parts of a kernel, and whether each coordinate has a lengthscale of its own."""
 
     families: tuple[Family, ...]  # One for each part
-    coordinates: int | None = None  # As in `Numbering`; 2 of kernels of space and time
+    coordinates: int | None = None  # p, if each has a lengthscale of its own; None if all share one
     # Distance in each column of points that counts as one where neighbours are looked for; None: extents
     scales: tuple[float, ...] | None = None
 
@@ -142,12 +170,24 @@ class Model:
                 f"kernel is {kernel!r}; expected parts that are all kernels of space and time, or none.",
                 key="kernel-of-time",
             )
-        return cls(families, 2 if all(both) else None)
+        return cls(families)
+
+    @property
+    def layout(self) -> Layout | None:
+        """Which columns points have; None: any, all of space."""
+        if all(isinstance(family, type | MaternOf) for family in self.families):
+            return None
+        own = [_own_names(family) for family in self.families]
+        numbers = [1.0 if names == NAMES[:1] else (1.0,) * len(names) for names in own]
+        return self.kernel(numbers, [1.0] * self.parts).layout
 
     @property
     def axes(self) -> tuple[int, ...] | None:
-        """Which lengthscale belongs to each column of points in space and time; None of other points."""
-        return AXES if isinstance(self.families[0], SpaceTimeOf) else None
+        """Which axis each column of points is of, space being 0; None of points in space alone."""
+        layout = self.layout
+        if layout is None or not layout.axes:
+            return None
+        return (0,) * layout.space + tuple(range(1, len(layout.axes) + 1))
 
     @property
     def parts(self) -> int:
@@ -157,7 +197,11 @@ class Model:
     @property
     def numbering(self) -> Numbering:
         """Which of its numbers stands where."""
-        return Numbering(self.parts, self.coordinates)
+        if self.coordinates is not None:
+            return Numbering.of(self.parts, self.coordinates)
+        return Numbering(
+            tuple(map(_own_names, self.families)), () if self.layout is None else self.layout.axes
+        )
 
     def kernel(self, lengthscales: Sequence[Lengthscales], variances: Sequence[float]) -> Kernel:
         """Give the kernel with these numbers, a lengthscale (or several) and a variance for every part."""
@@ -178,23 +222,24 @@ class Model:
 
     def derivatives(self, numbers: Sequence[float]) -> tuple[Parameters, ...]:
         """Parameters of its derivatives by the logarithms of all numbers but the ratio."""
-        parts = self.unit(numbers).parts
-        weighted = (part.parameters for part in parts[1:])
-        if self.coordinates is None:
-            return (*(part.slope_parameters for part in parts), *weighted)
-        own = range(self.coordinates)
-        return (*(part.coordinate_slope_parameters(c) for part in parts for c in own), *weighted)
+        kernel = self.unit(numbers)
+        parts, layout = kernel.parts, kernel.layout
+        weighted = (part.parameters if layout is None else part.parameters_in(layout) for part in parts[1:])
+        return (*(slope for part in parts for slope in part.slope_parameters(layout)), *weighted)
 
     def comparable(self, X: Array) -> Array:
         """Points X (n, p) with coordinates that can be compared: as they are, or in extents."""
         if self.scales is not None:
             return np.asarray(X / np.array(self.scales))
-        return X if self.coordinates is None else in_extents(X, self.axes)
+        if self.coordinates is not None or self.axes is not None:
+            return in_extents(X, self.axes)
+        return X
 
     def in_order(self, x: Array) -> Array:
         """Logarithms of numbers, parts of one family ordered by their (geometric mean) lengthscale."""
         first, families = self.numbering.lengthscales, self.families
-        lengthscales = x[:first].reshape(self.parts, -1)
+        ends = np.cumsum([len(own) for own in self.numbering.own])[:-1]
+        lengthscales = np.split(x[:first], ends)
         order = list(range(self.parts))
         for family in set(families):
             places = [index for index in range(self.parts) if families[index] == family]
@@ -203,13 +248,23 @@ class Model:
                 order[place] = index
         variances = np.concatenate([[0.0], x[first:-1]])[order]
         return np.concatenate(
-            [lengthscales[order].ravel(), variances[1:] - variances[0], [x[-1] - variances[0]]]
+            [
+                *(lengthscales[index] for index in order),
+                variances[1:] - variances[0],
+                [x[-1] - variances[0]],
+            ]
         )
+
+
+def _own_names(family: Family) -> tuple[str, ...]:
+    """Names of the numbers that a family makes a kernel from."""
+    one = isinstance(family, type | MaternOf)
+    return NAMES[:1] if one else cast("tuple[str, ...]", getattr(family, "number_names"))  # noqa: B009
 
 
 def is_family(family: object) -> bool:
     """Whether it makes a kernel from a lengthscale and a variance."""
-    if isinstance(family, MaternOf | SpaceTimeOf):
+    if isinstance(family, MaternOf) or (not isinstance(family, type) and hasattr(family, "number_names")):
         return True
     return isinstance(family, type) and issubclass(family, ClosedForm) and family is not ClosedForm
 
@@ -234,7 +289,7 @@ def _with_its_numbers(kernel: Kernel) -> str:
     expected = f"the family {families[0]}" if len(families) == 1 else f"({', '.join(families)})"
     lengthscales = [part.lengthscale for part in kernel.parts]
     start = lengthscales[0] if len(lengthscales) == 1 else tuple(lengthscales)
-    by_coordinate = kernel.coordinates is not None and not kernel.parts[0].of_space_and_time
+    by_coordinate = kernel.coordinates is not None and kernel.layout is None
     own = "anisotropic=True, " if by_coordinate else ""
     return (
         f"kernel is {kernel!r}, a kernel with its numbers; expected {expected}, whose numbers are fitted. To "

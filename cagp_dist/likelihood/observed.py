@@ -17,7 +17,7 @@ from cagp_dist.likelihood.bounds import Scales
 from cagp_dist.likelihood.numbering import extents, in_extents
 from cagp_dist.posterior.coefficients import orthonormal
 from cagp_dist.prior import Mean, Prior
-from cagp_dist.space_time import check_space_time
+from cagp_dist.space_time import LAYOUT
 from cagp_dist.text import counted
 
 FEWEST_POINTS = 4
@@ -203,7 +203,7 @@ def in_space_and_time(data: ResidualsAtPoints | Gridded, axes: tuple[int, ...]) 
             "a kernel of space and time takes points X (n, 4), unit vectors and hours; a grid has no time.",
             key="kernel-of-time",
         )
-    check_space_time(data.X)
+    LAYOUT.check(data.X)
     if not np.ptp(data.X[:, :-1], axis=0).any():
         raise ArgumentError(
             "all points are at the same place, so the lengthscale in space cannot be fitted; "

@@ -64,7 +64,7 @@ class ReplayCache:
 def _about(found: Evaluation) -> MemoMetadata:
     """Everything in numbers and lists: JSON keeps every bit of a float64."""
     said = {field.name: getattr(found, field.name) for field in fields(found)}
-    said["numbering"] = [getattr(found.numbering, field.name) for field in fields(found.numbering)]
+    said["numbering"] = found.numbering.own
     for name in ARRAYS:
         said[name] = None if said[name] is None else np.asarray(said[name]).tolist()
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in said.items()}
@@ -72,7 +72,7 @@ def _about(found: Evaluation) -> MemoMetadata:
 
 def _evaluation(said: MemoMetadata) -> Evaluation:
     arrays = {name: None if said[name] is None else np.array(said[name], dtype=float) for name in ARRAYS}
-    return Evaluation(**{**said, **arrays, "numbering": Numbering(*said["numbering"])})
+    return Evaluation(**{**said, **arrays, "numbering": Numbering(tuple(map(tuple, said["numbering"])))})
 
 
 def _nothing_else(writer: MemoWriter) -> bool:

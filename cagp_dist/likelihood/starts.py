@@ -35,11 +35,13 @@ def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: 
     known = np.array(bounds.noise_variance) / [power, LEAST_POWER * power]
     ratio = np.clip(known, *bounds.ratio)
     limits, sides = np.log([*bounds.lengthscales, tuple(ratio.tolist())]).T, np.log(scales.sides or (1.0,))
+    axes = [bounds.numbering.axis_of(name) for own in bounds.numbering.own for name in own]
 
     def start(k: int) -> Array:
         even = np.modf(0.5 + k * np.array([0.6180339887, 0.7548776662]))[0]
         lengthscale, ratio = low + even * (high - low)
-        return np.asarray(np.clip([*(lengthscale + sides), ratio], *limits))
+        own = [0.0 if axis is None else lengthscale + sides[axis] for axis in axes]
+        return np.asarray(np.clip([*own, ratio], *limits))
 
     spread = [start(k) for k in range(starts)]
     chosen = _guessed(given, bounds)
@@ -118,7 +120,7 @@ def make_sum_starts(
 
 def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
     """Check the guesses, by name: lengthscales part by part and coordinate by coordinate."""
-    parts, coordinates = bounds.numbering.parts, bounds.numbering.coordinates
+    parts, own_names = bounds.numbering.parts, bounds.numbering.own
     found: dict[str, list[float]] = {}
     for name, guess in checked_names("start", given).items():
         expected = 1 if name == "noise_variance" else parts
@@ -128,8 +130,12 @@ def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
                 f"start of {name} is {guess!r}; expected {expected} numbers, one for each part of the sum.",
                 key="start",
             )
-        own = coordinates if name == "lengthscale" else None
-        numbers = [number for part in of_parts for number in _own_numbers(name, part, own)]
+        counts = [None if own == NAMES[:1] or name != "lengthscale" else len(own) for own in own_names]
+        numbers = [
+            number
+            for part, many in zip(of_parts, counts, strict=False)
+            for number in _own_numbers(name, part, many)
+        ]
         found[name] = []
         for number, limits in zip(numbers, _limits_of(name, bounds), strict=True):
             check_positive(f"start of {name}", number)
@@ -140,7 +146,7 @@ def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
 def _own_numbers(name: str, guess: object, coordinates: int | None) -> list[float]:
     """Give the guess for one part: one number, or one for each coordinate."""
     if not isinstance(guess, list | tuple):
-        return [cast("float", guess)] * (coordinates or 1)
+        return [cast("float", guess)] * (1 if coordinates is None else coordinates)
     if coordinates is None:
         hint = (
             " With anisotropic=True a number for each coordinate is fitted." if name == "lengthscale" else ""

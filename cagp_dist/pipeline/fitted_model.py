@@ -10,8 +10,10 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, families_of
+from cagp_dist.factors import Anisotropic
+from cagp_dist.kernels import FITTED, Elementary, Family, Kernel, Matern, chosen_by, families_of
 from cagp_dist.likelihood.bounds import Given
+from cagp_dist.likelihood.ellipses import AnisotropyLike, Ellipse, centre_of, check_anisotropy, shape_errors
 from cagp_dist.likelihood.exact.integrated import Integrated
 from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
 from cagp_dist.likelihood.kernel_choice import CANDIDATES
@@ -29,6 +31,7 @@ from cagp_dist.pipeline.split import Split
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import Setting
 from cagp_dist.runtime.memo import Memo
+from cagp_dist.space.sphere import one_or_all
 from cagp_dist.space_time import SpaceTime
 
 KernelLike: TypeAlias = str | Family | type[Matern] | Sequence[Family] | Kernel
@@ -105,6 +108,22 @@ class FittedModel:
         return tuple(part.hours for part in self.kernel.parts if isinstance(part, SpaceTime))
 
     @property
+    def ellipses(self) -> dict[str, float | list[float]]:
+        """How the kernel is stretched, and how well that is known where it was fitted, by name."""
+        shapes = [part for part in self.kernel.parts if isinstance(part, Anisotropic)]
+        if not shapes:
+            return {}
+        said: dict[str, float | list[float]] = {
+            "anisotropy_ratio": one_or_all([float(shape.ratio) for shape in shapes]),
+            "anisotropy_azimuth_degrees": one_or_all([float(shape.azimuth_degrees) for shape in shapes]),
+        }
+        if self.result is not None and len(self.kernel.parts) == 1 and not shapes[0].held:
+            of_ratio, of_azimuth = shape_errors(self.result)
+            said["anisotropy_ratio_standard_error"] = float(shapes[0].ratio * of_ratio)
+            said["anisotropy_azimuth_degrees_standard_error"] = of_azimuth
+        return said
+
+    @property
     def is_doubtful(self) -> bool:
         """Whether plugged-in numbers are no optimum, but for a noise that is too small to be found."""
         result = self.result if self.integrated is None else None
@@ -142,11 +161,12 @@ class FittedModel:
         """Give the standard errors of the fitted numbers, of a sum of kernels for each part."""
         if (result := self.result) is None:
             return
-        kernel = result.prior.kernel
-        names = Numbering(len(kernel.parts), kernel.coordinates).names
-        for kind in NAMES:
-            own = [name for name in names if name.startswith(kind)]
+        numbering = Numbering.of_kernel(result.prior.kernel)
+        ends = numbering.lengthscales, numbering.lengthscales + numbering.parts
+        for kind, own in zip(NAMES, np.split(np.array(numbering.names), ends), strict=True):
             for name, value in zip(own, np.ravel(each(getattr(result.standard_errors, kind))), strict=True):
+                if not name.startswith(kind):  # of an ellipse
+                    continue
                 why = self.held.get(
                     kind, "it is at its bound" if name in result.at_bound else "it is not determined"
                 )
@@ -189,7 +209,8 @@ def families(kernel: KernelLike) -> tuple[Family, ...]:
     if isinstance(kernel, str):
         return families_of(kernel)
     if isinstance(kernel, Kernel):
-        return tuple(part.family for part in kernel.parts)
+        held = (replace(part, held=True) if isinstance(part, Anisotropic) else part for part in kernel.parts)
+        return tuple(part.family for part in held)
     parts = tuple(kernel) if isinstance(kernel, Sequence) else (kernel,)
     if not parts or not all(is_family(part) for part in parts):
         raise ArgumentError(
@@ -213,12 +234,13 @@ def fit_model(
     narrator: Narrator,
     progress: Callable[[FitProgress], None] | None = None,
     checkpoints: Memo | None = None,
+    anisotropy: AnisotropyLike = "none",
 ) -> FittedModel:
     """Fit what is not ``fixed`` of kernel and noise to the observed places, by maximum likelihood.
 
     Those that decide are `sites_of_fit`. ``progress`` gets each evaluation.
     """
-    parts = families(kernel)
+    parts, ellipse = families(kernel), ellipse_of(anisotropy, observed)
     known = known_noise(observed, split.observed, noise_std)
     least = float(known.min() if known.ndim == 0 else known[split.observed].min())
     _check_nugget(nugget_std, known=least > 0.0)
@@ -237,7 +259,11 @@ def fit_model(
         given = kernel
         if not isinstance(given, Kernel):
             given = Model(parts).kernel(fixed["lengthscale"], fixed["variance"])
-        return FittedModel(given, mean, known, level - least, held=reasons)
+        if ellipse is not None and ellipse.shape is not None and isinstance(given, Elementary):
+            given = ellipse.of(given)
+            ellipse = None
+        if ellipse is None:
+            return FittedModel(given, mean, known, level - least, held=reasons)
     sites = sites_of_fit(observed, split.observed)
     with narrator.stage("fit", f"kernel and noise by {sites.chosen.size:,} observations") as report:
 
@@ -257,6 +283,7 @@ def fit_model(
             resources=resources,
             progress=said,
             checkpoints=checkpoints,
+            ellipse=ellipse,
         )
     fitted_to = f"{sites.chosen.size:,} of {split.observed.size:,} observed places"
     if observed.fields > 1:
@@ -264,6 +291,14 @@ def fit_model(
     if least > 0.0 and level is None and nugget <= NO_NUGGET * least:
         reasons["noise_variance"] = "no nugget was found beside the known noise"
     return FittedModel(result.prior.kernel, mean, known, nugget, result, fitted_to, reasons, sites)
+
+
+def ellipse_of(asked: AnisotropyLike, observed: Observations) -> Ellipse | None:
+    """Give what is said of ellipses of these observations; None where circles are asked for."""
+    checked = check_anisotropy(asked)
+    if checked == "none":
+        return None
+    return Ellipse(checked, centre_of(observed.X[observed.there]) if observed.space.has_latitudes else None)
 
 
 def sites_of_fit(observed: Observations, places: Indices | None = None) -> Sites:

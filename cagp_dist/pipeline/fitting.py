@@ -2,15 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Work
+from cagp_dist.factors import Anisotropic
 from cagp_dist.geometry import is_pole
 from cagp_dist.kernels import Kernel, chosen_by, families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Given
+from cagp_dist.likelihood.ellipses import Ellipse, with_ellipse
 from cagp_dist.likelihood.fit import Method, fit
 from cagp_dist.likelihood.fit_result import FitProgress, FitResult
 from cagp_dist.likelihood.fit_work import FitSize, fit_work
@@ -146,28 +150,36 @@ def fit_numbers(
     resources: Resources,
     progress: Callable[[FitProgress], None],
     checkpoints: Memo | None = None,
+    ellipse: Ellipse | None = None,
 ) -> tuple[FitResult, float]:
     """Fit what is not held of kernel and noise, with a mean of the fields at the sites' times.
 
     Where noise is known, ``known`` () or (n,), what is fitted is ``least``, its least, with a nugget on top,
-    which comes with the result.
+    which comes with the result. An ``ellipse`` is fitted from the end of a fit of circles.
     """
     values, bounds = observed.values[np.ix_(sites.times, sites.chosen)], dict(held or {})
+    own_noise = None if known.ndim == 0 else known[sites.chosen] - least
 
-    def fitted(bounds: Given | None, kernel: Families = kernel) -> FitResult:
+    def search(kernel: Families, **given: Any) -> FitResult:
         return fit(
             kernel,
             observed.X[sites.chosen] if sites.grid is None else sites.grid,
             values.T if sites.grid is None else sites.on_grid(values),
             mean=mean,
-            bounds=bounds,
             method=sites.method,
             executor=resources.executor,
             memory_limit_bytes=resources.memory_limit_bytes,
             progress=progress,
-            noise_deviations=None if known.ndim == 0 else known[sites.chosen] - least,
+            noise_deviations=own_noise,
             checkpoints=checkpoints,
+            **given,
         )
+
+    def fitted(bounds: Given | None, kernel: Families = kernel) -> FitResult:
+        found = search(kernel, bounds=bounds)
+        if ellipse is None or isinstance(found.prior.kernel, Anisotropic):
+            return found
+        return with_ellipse(ellipse, found, partial(search, bounds=bounds))
 
     if least == 0.0 or NOISE in bounds:
         result = fitted(bounds or None)

@@ -8,6 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.factors import Anisotropic
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import part
 from cagp_dist.kernels import Elementary
@@ -96,14 +97,18 @@ def with_numbers_integrated(
     about = f"lengthscale, variance and noise by {observed.there.size:,} places"
     with narrator.stage("integral", about) as report:
         kernel = learned.kernel
+        if isinstance(kernel, Anisotropic):
+            kernel = replace(kernel, held=True)
         assert isinstance(kernel, Elementary)  # `why_not`
         posteriors, probabilities = list[Integrated](), list[float]()
         for family, probability in kernel_probabilities(learned.result, observed.count).items():
+            if isinstance(kernel, Anisotropic):  # of the same ellipse
+                family = replace(kernel.family, kernel=family)
             try:
-                own = kernel if family is kernel.family else family(1.0)
+                own = kernel if family == kernel.family else family(1.0)
                 posteriors.append(integrate(own, patterns, held=held, progress=report))
             except NumericalError as error:
-                if family is not kernel.family:
+                if family != kernel.family:
                     continue
                 if asked == "integrate":
                     raise

@@ -8,7 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.verification.scores import point_scores, unscored
-from cagp_dist.errors import DataError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import Kernel, chosen_by
 from cagp_dist.likelihood.exact.integrated import Hyperparameters
 from cagp_dist.likelihood.fit_result import FitProgress
@@ -74,6 +74,12 @@ def fit(
         return FittedModel(asked.kernel, asked.mean, known, asked.noise_variance)
     with Narrator(shown=False) if narrator is None else nullcontext(narrator) as told:
         if decide.in_time:
+            if asked.anisotropy != "none":
+                raise ArgumentError(
+                    f"anisotropy is {asked.anisotropy!r} beside maps at times of points in space and time; "
+                    "expected it without times, where each field is a map of its own.",
+                    key="anisotropy-in-time",
+                )
             there = decide.there  # in folds some values are left out
             model = fit_in_space_and_time(
                 decide if there.size == decide.north.size else decide.at(there),
@@ -101,6 +107,7 @@ def fit(
                 narrator=told,
                 progress=progress,
                 checkpoints=execution.checkpoints,
+                anisotropy=asked.anisotropy,
             )
             model = replace(model, mean=asked.mean)
         if decide is not observed or decide.there.size < decide.north.size:

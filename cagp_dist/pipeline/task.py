@@ -9,6 +9,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.verification.scores import PointScores
 from cagp_dist.kernels import Family
+from cagp_dist.likelihood.ellipses import AnisotropyLike
 from cagp_dist.likelihood.exact.integrated import Hyperparameters
 from cagp_dist.pipeline.background import Innovations
 from cagp_dist.pipeline.carried import CarriedField
@@ -37,6 +38,7 @@ class ModelSettings:
     noise_std: float | None = None  # known of all observations
     nugget_std: float | None = None  # beside known noise; None: fitted
     noise_variance: float | None = None  # beside known noise, where the numbers of the kernel are given too
+    anisotropy: AnisotropyLike = "none"
     hyperparameters: Hyperparameters = "plug-in"
     obstacle: str | None = None  # why numbers are not integrated over, for people
     in_time: Sequence[Family | None] = COMPARED_IN_TIME  # kernels in time that are compared

@@ -27,6 +27,7 @@ BINS, FEWEST_PAIRS = 15, 20
 FARTHEST = 0.5  # of the largest distance; beyond, few pairs of the rim decide
 FEW_PLACES = 10  # fewer have all their pairs
 CURVE = 200  # distances of the curve
+DIRECTIONS_OF_CURVE = 16  # of which an ellipse has the mean
 
 
 class Variogram(NamedTuple):
@@ -41,8 +42,25 @@ class Variogram(NamedTuple):
     places: int  # that were taken
 
 
-def fitted_variogram(observed: Observations, learned: FittedModel, *, draws: int, seed: int) -> Variogram:
-    """Estimate the variogram of observations at pairs of places, and of draws of the model at them."""
+class Sector(NamedTuple):
+    """Directions of pairs: those up to ``half`` degrees from an azimuth, which counts from north by east."""
+
+    azimuth: float
+    half: float
+
+
+def sectors(directions: int) -> list[Sector]:
+    """Divide the directions of pairs, of which one and its opposite are the same."""
+    return [Sector(180.0 * number / directions, 90.0 / directions) for number in range(directions)]
+
+
+def fitted_variogram(
+    observed: Observations, learned: FittedModel, *, draws: int, seed: int, sector: Sector | None = None
+) -> Variogram:
+    """Estimate the variogram of observations at pairs of places, and of draws of the model at them.
+
+    Of a ``sector`` those of pairs in its directions.
+    """
     generator = np.random.default_rng(seed)
     groups = _groups(observed, generator)
     largest = max(_distances(observed, places).max(initial=0.0) for places, _ in groups)
@@ -50,7 +68,7 @@ def fitted_variogram(observed: Observations, learned: FittedModel, *, draws: int
     edges = np.linspace(0.0, (1.0 if few else FARTHEST) * largest, BINS + 1)
     totals, sums, far = np.zeros(BINS), np.zeros((1 + draws, BINS)), np.zeros(BINS)
     for places, field in groups:
-        first, second, distance = _pairs(observed, places, float(edges[-1]))
+        first, second, distance = _pairs(observed, places, float(edges[-1]), sector)
         bins = np.searchsorted(edges[1:-1], distance, side="right")
         totals += np.bincount(bins, minlength=BINS)
         far += np.bincount(bins, distance, minlength=BINS)
@@ -71,7 +89,7 @@ def fitted_variogram(observed: Observations, learned: FittedModel, *, draws: int
         found[0],
         found[1:],
         x,
-        _curve(observed, learned, x),
+        _curve(observed, learned, x, sector),
         len(np.unique(np.concatenate([places for places, _ in groups]))),
     )
 
@@ -96,14 +114,22 @@ def _groups(observed: Observations, generator: np.random.Generator) -> "list[tup
     ]
 
 
-def _pairs(observed: Observations, places: Indices, most: float) -> tuple[Indices, Indices, Array]:
-    """Pairs of different places at one time, up to a distance, and their distances."""
+def _pairs(
+    observed: Observations, places: Indices, most: float, sector: Sector | None
+) -> tuple[Indices, Indices, Array]:
+    """Pairs of different places at one time and in a sector, up to a distance, and their distances."""
     first, second = np.triu_indices(places.size, 1)
     distance = _distances(observed, places)[first, second]
     near = (distance > 0.0) & (distance <= most)
     if observed.in_time:
         hours = observed.hours[places]
         near &= np.abs(hours[first] - hours[second]) < SAME_HOUR
+    if sector is not None:
+        X = observed.positions[places]
+        east, north = (X @ direction for direction in _east_and_north(observed)[:2])
+        azimuth = np.degrees(np.arctan2(east[first] - east[second], north[first] - north[second]))
+        turned = np.mod(azimuth - sector.azimuth + sector.half, 180.0)
+        near &= turned < 2.0 * sector.half
     return first[near], second[near], distance[near]
 
 
@@ -143,11 +169,40 @@ def _residual(
     return residuals_about(mean, observed.X[places], values[None]).ravel()
 
 
-def _curve(observed: Observations, learned: FittedModel, distances: Array) -> Array:
-    """Variogram of kernel and mean noise at distances, from the noise on."""
-    along = observed.space.along(distances)
+def _curve(observed: Observations, learned: FittedModel, distances: Array, sector: Sector | None) -> Array:
+    """Variogram of kernel and mean noise at distances, from the noise on; mean of directions if there are."""
+    noise = np.broadcast_to(learned.noise_variance, observed.values.shape[1:])[observed.there].mean()
+    azimuths = [0.0] if sector is None else [sector.azimuth]
+    if sector is None and learned.ellipses:
+        azimuths = [own.azimuth for own in sectors(DIRECTIONS_OF_CURVE)]
+    return np.asarray(
+        np.mean([_covariance_lost(observed, learned, distances, azimuth) for azimuth in azimuths], axis=0)
+        + noise
+    )
+
+
+def _covariance_lost(observed: Observations, learned: FittedModel, distances: Array, azimuth: float) -> Array:
+    """``k(0) - k(h)`` along a direction, from the middle of the places."""
+    line, (east, north, middle) = observed.space.along(distances), _east_and_north(observed)
+    direction = np.sin(np.deg2rad(azimuth)) * east + np.cos(np.deg2rad(azimuth)) * north
+    if observed.space.has_latitudes:
+        along = line[:, :1] * middle + line[:, 1:2] * direction
+    else:
+        along = line[:, :1] * direction
     if observed.in_time:
         along = beside_hours(along, np.full(distances.size, observed.hours[0]))
     covariance = learned.kernel(along[:1], along)[0]
-    noise = np.broadcast_to(learned.noise_variance, observed.values.shape[1:])[observed.there].mean()
-    return np.asarray(covariance[0] - covariance + noise)
+    return np.asarray(covariance[0] - covariance)
+
+
+def _east_and_north(observed: Observations) -> tuple[Array, Array, Array]:
+    """Directions at the middle of the places, and the middle, (p,) each."""
+    middle = observed.positions[observed.there].mean(axis=0)
+    if not observed.space.has_latitudes:
+        return np.array([1.0, 0.0]), np.array([0.0, 1.0]), middle
+    length = np.linalg.norm(middle)
+    middle = middle / length if length > 1e-6 else np.array([1.0, 0.0, 0.0])
+    east = np.array([-middle[1], middle[0], 0.0])
+    across = np.linalg.norm(east)
+    east = east / across if across > 1e-6 else np.array([0.0, 1.0, 0.0])
+    return east, np.cross(middle, east), middle

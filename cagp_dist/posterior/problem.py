@@ -17,7 +17,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram import Gram, MaskedRings, RingGram, TiledGram
 from cagp_dist.gram.functionals import LinearFunctionals, views_of_functionals
-from cagp_dist.gram.neighbourhoods import metric
+from cagp_dist.gram.metric import metric
 from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout

@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from cagp_dist.errors import DataError
+from cagp_dist.factors import Anisotropic
 from cagp_dist.gram.ring_filter import RingFilter
 from cagp_dist.kernels import Family, Kernel, name_of
 from cagp_dist.pipeline import (
@@ -83,15 +84,24 @@ class FittedPrior:
         """Name, value and standard error of each number, in the order of the job file."""
         parts, errors = len(self.prior.kernel.parts), self.result.standard_errors
         hours = () if self.hours_error is None else (self.hours_error,)
-        spread = (*each(errors.lengthscale), *hours, *each(errors.variance), errors.noise_variance)
+        of_all = (*each(errors.lengthscale), *each(errors.variance), errors.noise_variance)
+        spread = [of_all[place] for place in self._places]
+        spread[1:1] = hours
         own = (NAMES[0],) if self.prior.kernel.coordinates is None else (NAMES[0], HOURS)
         of_parts = [f"_{part}" for part in range(1, parts + 1)] if parts > 1 else [""]
         names = [f"{name}{part}" for group in (own, (NAMES[1],)) for part in of_parts for name in group]
         return list(zip([*names, NAMES[2]], prior_numbers(self.prior), spread, strict=True))
 
+    @property
+    def _places(self) -> list[int]:
+        """Which of the fitted numbers are those of the job file; an ellipse is said by itself."""
+        names = Numbering.of_kernel(self.result.prior.kernel).names
+        return [place for place, name in enumerate(names) if name.startswith(NAMES)]
+
     def intervals(self) -> list[tuple[float, float]]:
         """Central 95 % interval of each number, symmetric on the log scale, in the order of `estimates`."""
-        *others, (low, high) = self.result.intervals(LEVEL).values()
+        ends = list(self.result.intervals(LEVEL).values())
+        *others, (low, high) = (ends[place] for place in self._places)
         if (error := self.hours_error) is not None:
             hours = prior_numbers(self.prior)[1]
             reach = np.exp(Z_OF_LEVEL * error / hours)
@@ -128,6 +138,11 @@ class FittedPrior:
             f"{name.replace('_', ' ')} {value:.4g} ± {error:.1g}" for name, value, error in self.estimates()
         )
         text = f"{self.result.status.value}, {numbers}"
+        if isinstance(shape := self.prior.kernel, Anisotropic):
+            text += (
+                f", distances count {shape.ratio:.3g} times less along {shape.azimuth_degrees:.0f} degrees"
+            )
+            text += " from north than across"
         if self.result.choice is not None:
             text += f"; {self.result.choice.line()}"
         if self.noise_is_negligible:
@@ -154,6 +169,7 @@ class FittedPrior:
             "standard_errors": by_name(self.prior, [_finite(error) for _, _, error in self.estimates()]),
             "intervals": by_name(self.prior, [[_finite(end) for end in ends] for ends in self.intervals()]),
             "intervals_level": LEVEL,
+            **self.model.ellipses,
             **({} if result.choice is None else {"kernel_choice": result.choice.line()}),
             "gradient_norm": _finite(result.gradient_norm),
             "evaluations": result.evaluations,
@@ -166,9 +182,12 @@ def numbers_of(model: FittedModel) -> Prior:
     return Prior(model.kernel, model.nugget or none)
 
 
-def kernel_keys(kernel: Kernel) -> dict[str, str]:
+def kernel_keys(kernel: Kernel) -> dict[str, str | dict[str, float]]:
     """Write a kernel without its numbers as the keys of a job file do."""
     parts = kernel.parts
+    if isinstance(kernel, Anisotropic):
+        shape = {"ratio": kernel.ratio, "azimuth_degrees": kernel.azimuth_degrees}
+        return {"kernel": name_of(kernel), "anisotropy": shape}
     if not all(isinstance(part, SpaceTime) for part in parts):
         return {"kernel": name_of(kernel)}
     own = cast("tuple[SpaceTime, ...]", parts)
@@ -308,8 +327,15 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
         if (marks := table.covariates_missing) is not None:
             listed = [marks] if isinstance(marks, float) else marks
             mean.append(f"covariates_missing = [{', '.join(map(repr, listed))}]")
-    kernel = [f"{key} = {_quoted(name)}" for key, name in kernel_keys(fitted.prior.kernel).items()]
+    kernel = [f"{key} = {_written(name)}" for key, name in kernel_keys(fitted.prior.kernel).items()]
     return "\n".join(["[prior]", *kernel, *mean, *numbers])
+
+
+def _written(value: str | dict[str, float]) -> str:
+    """Write text, or numbers by name, as TOML does."""
+    if isinstance(value, str):
+        return _quoted(value)
+    return "{ " + ", ".join(f"{name} = {number:.6g}" for name, number in value.items()) + " }"
 
 
 def _quoted(text: str) -> str:

@@ -41,6 +41,7 @@ from cagp_dist.pipeline import (
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
+from cagp_dist.pipeline.fitted_model import ellipse_of
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -306,6 +307,8 @@ class PreparedJob(ChosenPoints):
             in_time = TIME_KERNELS[table.time_kernel]
             model = Model(tuple(cast("Family", SpaceTimeOf(family, in_time)) for family in model.families))
         kernel = model.kernel(lengthscales, each(numbers.variance))
+        if (ellipse := ellipse_of(table.anisotropy, self.points)) is not None:
+            kernel = ellipse.of(kernel)
         return ModelSettings(kernel, self.mean, noise_variance=numbers.noise_variance)
 
     def settings(self) -> ModelSettings:
@@ -322,6 +325,7 @@ class PreparedJob(ChosenPoints):
             mean,
             fixed=fixed,
             nugget_std=nugget,
+            anisotropy=table.anisotropy,
             hyperparameters=table.hyperparameters,
             obstacle=self._obstacle,
             in_time=in_time.get(table.time_kernel or AUTO, COMPARED_IN_TIME),

@@ -259,7 +259,7 @@ def test_slopes_are_those_of_the_blocks(kernel_class, name):
     upper, lower = (
         ring_blocks(kernel_class(lengthscale * np.exp(step), 2.0).parameters, waves, span) for step in (h, -h)
     )
-    slopes = ring_blocks(kernel_class(lengthscale, 2.0).slope_parameters, waves, span)
+    slopes = ring_blocks(kernel_class(lengthscale, 2.0).slope_parameters()[0], waves, span)
     for slope, above, below in zip(slopes, upper, lower, strict=True):
         scale = np.abs(slope).max()
         np.testing.assert_allclose(slope, (above - below) / (2.0 * h), rtol=0.0, atol=1e-7 * scale)

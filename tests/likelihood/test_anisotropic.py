@@ -258,10 +258,12 @@ def test_bounds_and_starts_follow_the_extent_of_each_coordinate():
         ((1.0, 2.0), (3.0, 4.0)), (1.0, 9.0), make_bounds(None, SCALES).noise_variance
     )
     # of a sum pairs are those of the parts, and each may be one for each coordinate
-    total = make_bounds({"lengthscale": ((1.0, 2.0), ((3.0, 4.0), (5.0, 6.0)))}, SCALES, parts=2)
+    total = make_bounds({"lengthscale": ((1.0, 2.0), ((3.0, 4.0), (5.0, 6.0)))}, SCALES, Numbering.of(2, 2))
     assert total.lengthscales == ((1.0, 2.0), (1.0, 2.0), (3.0, 4.0), (5.0, 6.0))
-    assert total.numbering == Numbering(2, 2)
-    assert [low for low, _ in make_bounds(None, SCALES, parts=2).coarser(1.0, 30.0).lengthscales] == [
+    assert total.numbering == Numbering.of(2, 2)
+    assert [
+        low for low, _ in make_bounds(None, SCALES, Numbering.of(2, 2)).coarser(1.0, 30.0).lengthscales
+    ] == [
         0.5,
         15.0,
         0.5,
@@ -269,7 +271,7 @@ def test_bounds_and_starts_follow_the_extent_of_each_coordinate():
     ]
     start, *_ = make_sum_starts(
         {"lengthscale": (3.0, (2.0, 70.0))},
-        make_bounds(None, SCALES, parts=2),
+        make_bounds(None, SCALES, Numbering.of(2, 2)),
         (1.0, 20.0, 4.0, 0.2),
         starts=1,
         mixed=False,
@@ -278,15 +280,15 @@ def test_bounds_and_starts_follow_the_extent_of_each_coordinate():
 
 
 def test_names_and_order_of_numbers():
-    assert Numbering(1, 2).names == ("lengthscale_1", "lengthscale_2", "variance", "noise_variance")
-    assert Numbering(2, 2).names[:4] == (
+    assert Numbering.of(1, 2).names == ("lengthscale_1", "lengthscale_2", "variance", "noise_variance")
+    assert Numbering.of(2, 2).names[:4] == (
         "lengthscale_1_1",
         "lengthscale_1_2",
         "lengthscale_2_1",
         "lengthscale_2_2",
     )
-    assert Numbering(1, 1).names == Numbering().names
-    assert Numbering(1, 1).grouped([0.5, 4.0, 0.1]) == (((0.5,),), (4.0,), 0.1)  # a tuple all the same
+    assert Numbering.of(1, 1).names == Numbering().names
+    assert Numbering.of(1, 1).grouped([0.5, 4.0, 0.1]) == (((0.5,),), (4.0,), 0.1)  # a tuple all the same
     x = np.log([0.5, 0.9, 8.0, 0.05, 3.0, 0.5])  # the second part is the shorter one by its geometric mean
     ordered = Model((cagp.Matern32, cagp.Matern32), 2).in_order(x)
     np.testing.assert_allclose(np.exp(ordered), (8.0, 0.05, 0.5, 0.9, 1.0 / 3.0, 0.5 / 3.0))

@@ -72,7 +72,7 @@ def test_a_sum_of_kernels():
         kernel = cagp.Matern32(short, first) + cagp.Matern52(long, second)
         return textbook(kernel_matrix(kernel, X, X) + noise * np.eye(30), PLANE.basis_at(X), y)
 
-    assert_is_the_likelihood(likelihood, function, [0.2, 0.8, 0.25, 0.75, 0.2], Numbering(2))
+    assert_is_the_likelihood(likelihood, function, [0.2, 0.8, 0.25, 0.75, 0.2], Numbering.of(2))
 
 
 @pytest.mark.parametrize("latitude", [np.linspace(-60.0, 60.0, 4), np.array([-50.0, 10.0, 40.0])])

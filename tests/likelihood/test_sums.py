@@ -55,7 +55,7 @@ def test_value_gradient_and_curvature_are_those_of_the_dense_log_likelihood(fami
     X, residuals = problem()
     likelihood = DenseLikelihood(families, X, residuals, memory_limit_bytes=LIMIT)
     parts, numbers, variance = len(families), NUMBERS[len(families)], 1.7
-    parameters = Numbering(parts).parameters(numbers, variance)
+    parameters = Numbering.of(parts).parameters(numbers, variance)
     evaluation = likelihood.evaluate(*numbers)
     assert evaluation.log_likelihood(variance) == pytest.approx(
         textbook(families, X, residuals, parameters), rel=1e-11
@@ -64,14 +64,16 @@ def test_value_gradient_and_curvature_are_those_of_the_dense_log_likelihood(fami
     def value(x):
         return textbook(families, X, residuals, np.exp(x))
 
-    found = Numbering(parts).natural.T @ evaluation.gradient(variance)
+    found = Numbering.of(parts).natural.T @ evaluation.gradient(variance)
     assert_close(found, slope(value, np.log(parameters)), relative=1e-7)
     second = information(
         lambda x: likelihood.evaluate(*np.exp(x)), np.log(numbers), variance, step=DIFFERENCE
     )
     expected = -curvature(value, np.log(parameters))
     # differences of step h = 1e-3 leave h^2 / 6 of the fourth derivative, up to 200 times the second here
-    assert_close(Numbering(parts).natural.T @ second @ Numbering(parts).natural, expected, relative=5e-5)
+    assert_close(
+        Numbering.of(parts).natural.T @ second @ Numbering.of(parts).natural, expected, relative=5e-5
+    )
 
 
 @pytest.mark.parametrize("mirrored", [True, False])
@@ -280,7 +282,7 @@ def test_a_weight_on_its_limit_is_on_a_bound():
 
 
 def test_starts_of_a_sum_lie_apart_and_hold_the_guess():
-    bounds = make_bounds(None, SCALES, parts=2)
+    bounds = make_bounds(None, SCALES, Numbering.of(2))
     alone = SimpleNamespace(parameters=(0.5, 4.0, 0.2))
     starts = np.array(make_sum_starts(None, bounds, lambda: alone, starts=3, mixed=False))
     assert starts.shape == (3, 4)
@@ -295,7 +297,7 @@ def test_starts_of_a_sum_lie_apart_and_hold_the_guess():
     # a guess of all numbers is the only start where one is asked for: one kernel alone is not fitted
     (only,) = make_sum_starts(guess | {"noise_variance": 0.1}, bounds, pytest.fail, starts=1, mixed=True)
     np.testing.assert_allclose(np.exp(only), (0.3, 1.0, 2.5, 0.05))
-    raised = make_bounds(None, SCALES, parts=2).coarser(1.0)
+    raised = make_bounds(None, SCALES, Numbering.of(2)).coarser(1.0)
     assert [low for low, _ in raised.lengthscales] == [0.5, 0.5]
 
 
@@ -307,7 +309,7 @@ def test_parts_of_one_family_are_ordered_and_others_left():
     three = np.log([0.9, 0.5, 0.2, 3.0, 4.0, 0.5])
     mixed = Model((cagp.Matern32, cagp.Matern52, cagp.Matern32)).in_order(three)
     np.testing.assert_allclose(np.exp(mixed), (0.2, 0.5, 0.9, 3.0 / 4.0, 1.0 / 4.0, 0.5 / 4.0))
-    assert Numbering(2).names == (
+    assert Numbering.of(2).names == (
         "lengthscale_1",
         "lengthscale_2",
         "variance_1",

@@ -21,6 +21,7 @@ from cagp_dist.store.publish import output_lock
 from ..jobs import job_text
 
 NUMBERS = {"lengthscale": 0.1, "variance": 30.0}
+SHAPE = {"ratio": 2.0, "azimuth_degrees": 100.0}
 BLOCKS = {"name": "block-gauss-seidel", "iterations": 3, "block_size": 64}
 
 
@@ -106,8 +107,21 @@ def assert_same(path, krige, name, group="targets"):
         ),
         ("err", {}, {"name": "neighbours", "neighbours": 20}, {"solver": cagp.Neighbours(20)}),
         (None, {**NUMBERS, "noise_variance": 0.09}, BLOCKS, {"solver": cagp.BlockGaussSeidel(3, 64)}),
+        pytest.param(
+            None,
+            {"anisotropy": "fit"},
+            {"name": "cholesky"},
+            {"anisotropy": "fit"},
+            marks=pytest.mark.filterwarnings("ignore:the fit"),
+        ),
+        (
+            None,
+            {**NUMBERS, "noise_variance": 0.09, "anisotropy": SHAPE},
+            BLOCKS,
+            {"solver": cagp.BlockGaussSeidel(3, 64), "anisotropy": (2.0, 100.0)},
+        ),
     ],
-    ids=["exact", "integrated", "noise of each place, neighbours", "sweeps"],
+    ids=["exact", "integrated", "noise of each place, neighbours", "sweeps", "ellipse", "given ellipse"],
 )
 def test_of_stations(folder, noise, prior, solver, asked):
     """Fitted to, where the prior has no numbers."""

@@ -200,7 +200,7 @@ class DenseVariances:
         from cagp_dist.compiled import evaluate
 
         observed, targets = self._scaled
-        slope = self.kernel.family(1.0, self.kernel.variance).slope_parameters
+        slope = self.kernel.family(1.0, self.kernel.variance).slope_parameters()[0]
         made = []
         for points in (observed, targets):
             values = np.empty((len(points), len(observed)))

@@ -5,7 +5,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
-from cagp_dist.kernels import Parameters, point_columns, total_variance
+from cagp_dist.kernels import Parameters, diagonal_of, point_columns
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, ModelLikelihood
 from cagp_dist.likelihood.exact.restricted import column_space, sum_of_products
@@ -131,9 +131,9 @@ def _derivative_sums(
         trace += 2.0 * float(np.einsum("ij,ij->", strip, inverse[start:stop, :stop]))
         part = sum_of_products(weights[start:stop], strip @ weights[:stop], coefficients)
         form = form + (2.0 * part if isinstance(part, float) else part + part.T)
-    if (diagonal := total_variance(derivative)) > 0.0:  # it was counted twice; that of slopes is zero
-        trace -= diagonal * float(inverse.diagonal().sum())
-        form = form - diagonal * sum_of_products(weights, weights, coefficients)
+    if (diagonal := diagonal_of(derivative, points)).any():  # it was counted twice; that of slopes is zero
+        trace -= float(diagonal @ inverse.diagonal())
+        form = form - sum_of_products(diagonal[:, None] * weights, weights, coefficients)
     return trace, form
 
 

@@ -180,7 +180,7 @@ class Integrated:
 
     def quantiles(self, levels: Sequence[float]) -> dict[str, list[float]]:
         """Quantiles of lengthscale, variance and noise variance beside `kernel`, for people."""
-        own = np.array([node.family is self.kernel.family for node in self.nodes])
+        own = np.array([node.family == self.kernel.family for node in self.nodes])
         weights = self.weights[own] / self.weights[own].sum()
         lengthscale, variance = (
             np.array([getattr(node, name) for node in self.nodes])[own]

@@ -327,6 +327,7 @@ class Job(JobTable):
                 (drawn, name, self.design.regions is None)
                 for name in ("regions", "regions_resolution_degrees")
             ),
+            (prior, "anisotropy", self.prior.anisotropy == "none"),
             (prior, "hyperparameters", self.prior.hyperparameters != "integrate"),
         ]
         for owner, name, is_absent in absent:

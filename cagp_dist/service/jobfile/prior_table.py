@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wr
 
 from cagp_dist.kernels import AUTO, FITTED, FORMS, KERNELS, chosen_by, families_of
 from cagp_dist.means import MEANS, MeanFamily, mean_family
-from cagp_dist.pipeline import NAMES, Hyperparameters, way_of
+from cagp_dist.pipeline import NAMES, AnisotropyLike, Hyperparameters, way_of
 from cagp_dist.pipeline.defaults import KERNEL, MEAN
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     EachLengthscale = float | tuple[float, ...] | None
     EachVariance = float | tuple[float, ...] | None
     EachHours = float | tuple[float, ...] | None
+    Anisotropy = AnisotropyLike
 else:
     KernelSum = Annotated[Literal[AUTO, FITTED, *KERNELS], WrapValidator(values.kernel), PlainSerializer(str)]
+    Anisotropy = Annotated[
+        Literal["none", "auto", "fit"] | tuple[float, float],
+        BeforeValidator(values.anisotropy),
+        PlainSerializer(values.written_anisotropy),
+    ]
     _EACH = (WrapValidator(values.each_part), PlainSerializer(values.as_list))
     EachLengthscale = Annotated[float | None, Field(gt=0.0), *_EACH]
     EachVariance = Annotated[float | None, Field(gt=0.0, le=1e12), *_EACH]
@@ -93,6 +99,12 @@ class PriorTable(JobTable):
         None,
         f"times of the source whose values the numbers are fitted to: {EXPECTED_TIMES}",
         {"last": "30d", "at": "12:00"},
+    )
+    anisotropy: Anisotropy = key(
+        "none",
+        '"fit" an ellipse of the distances, in a plane or a region of the globe, "auto": where the '
+        'likelihood gains by it, "none", or { ratio = 3.0, azimuth_degrees = 30.0 }',
+        "fit",
     )
     hyperparameters: Annotated[Hyperparameters, BeforeValidator(way_of)] = key(
         "auto",
@@ -174,6 +186,20 @@ class PriorTable(JobTable):
             self.hyperparameters == "integrate" and known is not None,
             f'hyperparameters = "integrate" cannot be combined with {numbers}, which are known then; leave '
             "either out",
+        )
+        shaped = f"anisotropy = {values.written_anisotropy(self.anisotropy)!r} cannot be combined with"
+        yield (
+            self.anisotropy in ("fit", "auto") and known is not None,
+            f"{shaped} {numbers}, with which an ellipse is fitted; write the one that they belong to, or "
+            "leave them out",
+        )
+        yield (
+            self.anisotropy != "none" and self.parts > 1,
+            f'{shaped} kernel = "{self.kernel}"; expected a single kernel',
+        )
+        yield (
+            self.anisotropy != "none" and (previous or self.time_kernel is not None),
+            f"{shaped} time_kernel, in whose distances no direction counts more; leave either out",
         )
         for name, example in (
             ("lengthscale", [0.05, 0.5]),

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable
 from math import pi, sin
 
 from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.factors import Anisotropic
 from cagp_dist.fields.sources import SOURCE_FORMS, SOURCES
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
-from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, family_of
+from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, Matern32, family_of
 from cagp_dist.means import MEANS, SPELLINGS, ReadFamily
+from cagp_dist.pipeline import check_anisotropy
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
 from cagp_dist.store.addresses import in_object_store, parse_address
 from cagp_dist.text import alternatives, nearest
@@ -82,6 +84,26 @@ def kernel(value: object, handler: Callable[[object], str]) -> str:
     if len(parts) > MOST_PARTS:
         raise ValueError(f"a sum of {len(parts)} kernels; expected at most {MOST_PARTS}")
     return " + ".join(parts)
+
+
+def anisotropy(value: object) -> object:
+    """Ratio and azimuth of an ellipse from a table of both; a word as it is."""
+    if isinstance(value, dict):
+        if value.keys() != {"ratio", "azimuth_degrees"}:
+            raise ValueError(f"has the keys {sorted(value)}; expected ratio and azimuth_degrees")
+        value = (value["ratio"], value["azimuth_degrees"])
+    try:
+        asked = check_anisotropy(value)
+        if not isinstance(asked, str):
+            Anisotropic(Matern32(1.0), *asked)
+    except ArgumentError as error:
+        raise ValueError(str(error)) from None
+    return asked
+
+
+def written_anisotropy(value: str | tuple[float, float]) -> object:
+    """Write an ellipse as a job file does."""
+    return value if isinstance(value, str) else {"ratio": value[0], "azimuth_degrees": value[1]}
 
 
 def each_part(value: object, handler: Callable[[object], float | None]) -> object:

@@ -20,6 +20,7 @@ from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.gram_matrix import Gram
+from cagp_dist.gram.metric import Metric, metric
 from cagp_dist.gram.neighbourhoods import (
     AT_ONCE,
     ENTRIES,
@@ -38,7 +39,6 @@ from cagp_dist.gram.neighbourhoods import (
     flops_alone,
     joint_downdate,
     least_bytes,
-    metric,
     sampled,
     wide,
 )
@@ -274,7 +274,7 @@ class Neighbours:
         return replace(best, wider=float(np.median(ratio)))
 
     def touched(
-        self, X: Array, functionals: LinearFunctionals, *, scale: Array
+        self, X: Array, functionals: LinearFunctionals, *, scale: Metric
     ) -> tuple[tuple[int, int], ...]:
         """Count nodes and observations with weights, at most, of each functional over a wide region."""
         n, k = len(X), 64 if self.neighbours == "auto" else self.neighbours
@@ -422,7 +422,7 @@ class _Work:
         self._heard = heard
         self._gram, self._targets, self._executor = gram, targets, executor
         self._settings, self._kernel, self._causal = solver._settings, gram.kernel, solver.causal
-        if solver.causal and not gram.kernel.parts[0].of_space_and_time:
+        if solver.causal and not gram.kernel.of_space_and_time:
             raise ArgumentError(
                 f"causal is True, and {gram.kernel!r} knows of no time; expected a kernel of space and time.",
                 key="causal-without-time",

@@ -1,0 +1,516 @@
+"""Factors of kernels that are no function of one distance: ellipses, and tables of labels (math 23, 24)."""
+
+import math
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import LARGEST, as_numbers, check_positive
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kernels import (
+    CLASSES,
+    NAME_OF_SPACE,
+    SPACE_COLUMNS,
+    ClosedForm,
+    Elementary,
+    Factor,
+    Family,
+    Kernel,
+    Layout,
+    Lengthscales,
+    Matern,
+    Piece,
+    Row,
+)
+
+if TYPE_CHECKING:
+    from cagp_dist.profiles import CompiledProfile, Part
+
+MOST_RATIO = 30.0  # Of the axes of an ellipse
+WIDEST_CAP_DEGREES = 30.0  # Radius of a region whose tangent plane may take its place
+STRETCHES = ("stretch_1", "stretch_2")
+
+
+@dataclass(frozen=True)
+class Anisotropic(Elementary):
+    """A kernel of space that reaches further in one direction: its contours are ellipses (math 24).
+
+    With the axes ``a`` along the azimuth and ``b`` across, ``a / b`` is the ratio and ``sqrt(a b)`` the
+    lengthscale of the kernel. In a region of the globe directions are those of the plane that touches it at
+    its centre.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With one lengthscale, in space: one of Matern12, Matern32, Matern52, SquaredExponential or Matern.
+    ratio : float
+        Major axis over minor one, 1 to 30.
+    azimuth_degrees : float
+        Of the major axis, clockwise from north (the second coordinate of a plane), -180 to 360; directions
+        that differ by 180 are the same.
+    centre : tuple of two floats, optional
+        Latitude and longitude in degrees of the centre of the region, for points on the unit sphere; without
+        it points are those of a plane.
+    held : bool
+        Whether a fit keeps ratio and azimuth, and looks for the lengthscale alone.
+
+    Raises
+    ------
+    ArgumentError
+        If the kernel is a sum or a product, or a number is out of its range.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> kernel = cagp.Anisotropic(cagp.Matern32(10.0, 4.0), ratio=4.0, azimuth_degrees=90.0)
+    >>> kernel([[20.0, 0.0], [0.0, 5.0]], [[0.0, 0.0]]).round(4)
+    array([[1.9342],
+           [1.9342]])
+    """
+
+    kernel: Elementary
+    ratio: float
+    azimuth_degrees: float
+    _: KW_ONLY
+    centre: tuple[float, float] | None = None
+    held: bool = False
+
+    axis: ClassVar[str | tuple[str, ...]] = ()  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, ClosedForm | Matern) or self.kernel.layout is not None:
+            raise ArgumentError(
+                f"kernel is {self.kernel!r}; expected one of space with one lengthscale: {CLASSES}. Sums are "
+                "sums of Anisotropic kernels, products have one as a factor.",
+                key="kernel-type",
+            )
+        self.kernel.common_lengthscale  # noqa: B018 (refuses several)
+        check_positive("ratio", self.ratio)
+        if not 1.0 <= self.ratio <= MOST_RATIO:
+            raise ArgumentError(
+                f"ratio is {self.ratio:g}; expected 1 to {MOST_RATIO:g}, the major axis over the minor one.",
+                key="anisotropy-ratio",
+            )
+        if not -180.0 <= self.azimuth_degrees <= 360.0:
+            raise ArgumentError(
+                f"azimuth_degrees is {self.azimuth_degrees!r}; expected degrees clockwise from north, from "
+                "-180 to 360.",
+                key="anisotropy-azimuth",
+            )
+
+    @property
+    def variance(self) -> float:  # type: ignore[override]
+        """Prior variance of the field."""
+        return self.kernel.variance
+
+    @property
+    def lengthscale(self) -> float:  # type: ignore[override]
+        """Geometric mean of the axes."""
+        return self.kernel.common_lengthscale
+
+    @property
+    def layout(self) -> Layout:
+        """Which columns points have."""
+        return Layout(2 if self.centre is None else SPACE_COLUMNS)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Lengthscale, and exponentials of log(ratio) times minus cosine and sine of twice the azimuth."""
+        length = self.kernel.common_lengthscale
+        return (length,) if self.held else (length, *map(math.exp, self._stretches))
+
+    @property
+    def _stretches(self) -> tuple[float, float]:
+        reach, turn = math.log(self.ratio), 2.0 * math.radians(self.azimuth_degrees)
+        return -reach * math.cos(turn), reach * math.sin(turn)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of its numbers."""
+        return self.family.number_names
+
+    @property
+    def family(self) -> "AnisotropicOf":
+        """What makes it from its numbers and variance."""
+        shape = (self.ratio, self.azimuth_degrees) if self.held else None
+        return AnisotropicOf(self.kernel.family, self.centre, shape)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """Itself."""
+        return (cast("Factor", self),)
+
+    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
+        """Refuse: it is of no distance that actions are learned with."""
+        raise ArgumentError(
+            "actions are not learned with an anisotropic kernel; expected a kernel of one distance.",
+            key="no-product",
+        )
+
+    def _shape(self) -> tuple[float, float, float]:
+        """Logarithms (c, s) of the stretches, and of the ratio."""
+        c, s = self._stretches
+        return c, s, math.hypot(c, s)
+
+    def pieces(self, layout: Layout) -> tuple[Piece, ...]:
+        """Give what compiled functions are told of it."""
+        from cagp_dist.profiles import Part
+
+        return (Piece(self.kernel.profile(Part.VALUE), self._rows(layout)),)
+
+    def _rows(self, layout: Layout) -> tuple[Row, ...]:
+        """Coordinates along both axes, and away from the tangent plane, in units of their lengthscales."""
+        c, s, reach = self._shape()
+        angle = 0.5 * math.atan2(s, c)  # of the major axis, anticlockwise from east
+        major, minor = math.exp(-0.5 * reach), math.exp(0.5 * reach)
+        axes = [
+            (major * math.cos(angle), major * math.sin(angle)),
+            (-minor * math.sin(angle), minor * math.cos(angle)),
+        ]
+        east, north, *up = self._directions(layout)
+        length = self.kernel.common_lengthscale
+        rows = [x * east + y * north for x, y in axes]
+        return tuple(tuple((row / length).tolist()) for row in (*rows, *up))
+
+    def _directions(self, layout: Layout) -> list[Array]:
+        """East, north, and on the globe up, as rows over the columns of points."""
+        unit = np.eye(layout.columns)
+        if self.centre is None:
+            return [unit[0], unit[1]]
+        latitude, longitude = np.deg2rad(self.centre)
+        east = [-math.sin(longitude), math.cos(longitude), 0.0]
+        north = [
+            -math.sin(latitude) * math.cos(longitude),
+            -math.sin(latitude) * math.sin(longitude),
+            math.cos(latitude),
+        ]
+        up = np.cross(east, north)
+        return [np.asarray(direction) @ unit[:SPACE_COLUMNS] for direction in (east, north, up)]
+
+    def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
+        """Give the terms of its derivatives: by the stretches, squared differences along two directions."""
+        from cagp_dist.profiles import Part
+
+        rows, share = self._rows(layout), self.kernel.profile(Part.SHARE)
+        c, s, reach = self._shape()
+        east, north, *_ = self._directions(layout)
+        length = self.kernel.common_lengthscale
+        # squares are d' exp(-S) d / length^2 with S = [[c, s], [s, -c]], exp(-S) = cosh I - sinh / reach S
+        S = np.array([[c, s], [s, -c]])
+        ratio = math.sinh(reach) / reach if reach > 1e-6 else 1.0
+        bend = (math.cosh(reach) - ratio) / reach**2 if reach > 1e-3 else 1.0 / 3.0
+        found: list[tuple[tuple[Piece, ...], ...]] = [((Piece(self.kernel.profile(Part.SLOPE), rows),),)]
+        if self.held:
+            return tuple(found)
+        for number, own in ((c, np.diag([1.0, -1.0])), (s, np.array([[0.0, 1.0], [1.0, 0.0]]))):
+            by = ratio * number * np.eye(2) - bend * number * S - ratio * own
+            values, vectors = np.linalg.eigh(by)
+            terms = []
+            for value, (x, y) in zip(values, vectors.T, strict=True):
+                row = math.sqrt(abs(value)) / length * (x * east + y * north)
+                terms.append(
+                    (Piece(share, rows, -0.5 * math.copysign(1.0, value), multiplier=tuple(row.tolist())),)
+                )
+            found.append(tuple(terms))
+        return tuple(found)
+
+    def inverse_lengthscales(self, coordinates: int) -> tuple[float, ...]:
+        """One over the lengthscale of the kernel, for each coordinate."""
+        return (1.0 / self.kernel.common_lengthscale,) * coordinates
+
+    def _scaled(self, factor: float) -> Self:
+        return replace(self, kernel=self.kernel._scaled(factor))
+
+
+@dataclass(frozen=True)
+class AnisotropicOf:
+    """Anisotropic kernels of a family: it makes one from a lengthscale, two stretches and a variance."""
+
+    kernel: Family
+    centre: tuple[float, float] | None = None
+    shape: tuple[float, float] | None = None  # ratio and azimuth that are kept
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of its numbers."""
+        return (NAME_OF_SPACE,) if self.shape is not None else (NAME_OF_SPACE, *STRETCHES)
+
+    def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> Anisotropic:
+        """Make the kernel."""
+        length, *stretches = lengthscale if isinstance(lengthscale, tuple) else (lengthscale,)
+        if self.shape is not None:
+            return Anisotropic(self.kernel(length, variance), *self.shape, centre=self.centre, held=True)
+        c, s = (math.log(stretch) for stretch in stretches)
+        azimuth = 90.0 - math.degrees(0.5 * math.atan2(s, c))
+        ratio = min(math.exp(math.hypot(c, s)), MOST_RATIO)
+        return Anisotropic(self.kernel(length, variance), ratio, azimuth % 180.0, centre=self.centre)
+
+    @property
+    def __name__(self) -> str:
+        """For people."""
+        return f"Anisotropic({self.kernel.__name__})"
+
+    @property
+    def degrees_of_freedom(self) -> None:
+        """Of the t distribution that is its spectral density in the coordinates: it is none."""
+        return None
+
+
+@dataclass(frozen=True)
+class Coregion:
+    """How variables go together: a table of covariances by a label, a factor of a kernel (math 23).
+
+    Parameters
+    ----------
+    covariance : array_like, shape (m, m)
+        B, symmetric and without negative eigenvalues: what the covariance of labels l and l' is multiplied
+        with. Points have labels 0 to m - 1; one below zero goes with no other.
+    axis : str
+        Name of the label.
+
+    Raises
+    ------
+    ArgumentError
+        If B is not square, not symmetric, or has a negative eigenvalue.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> kernel = cagp.Matern32(0.1, 4.0) * cagp.Coregion([[1.0, 0.5], [0.5, 1.0]], axis="variable")
+    >>> kernel([[1.0, 0.0, 0.0, 0.0]], [[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]])
+    array([[4., 2.]])
+    """
+
+    covariance: tuple[tuple[float, ...], ...]
+    axis: str = "variable"
+
+    variance: ClassVar[float] = 1.0
+
+    def __init__(self, covariance: ArrayLike, axis: str = "variable") -> None:
+        B = as_numbers("covariance", covariance)
+        if B.ndim != 2 or B.shape[0] != B.shape[1] or len(B) == 0 or not np.isfinite(B).all():
+            raise ArgumentError(
+                f"covariance has shape {B.shape}; expected (m, m) finite numbers, a row for each label.",
+                key="coregion-shape",
+            )
+        if np.abs(B - B.T).max() > 1e-12 * np.abs(B).max():
+            raise ArgumentError(
+                f"covariance is {B.tolist()}, which is not symmetric; expected B[l, l'] = B[l', l].",
+                key="coregion-symmetric",
+            )
+        least = float(np.linalg.eigvalsh(B).min())
+        if least < -1e-12 * np.abs(B).max() or not (B.diagonal() > 0.0).all():
+            raise ArgumentError(
+                f"covariance is {B.tolist()}, whose smallest eigenvalue is {least:.3g}; expected none below "
+                "zero, and a diagonal above zero: correlations that contradict each other are no covariance.",
+                key="coregion-indefinite",
+            )
+        object.__setattr__(self, "covariance", tuple(map(tuple, (0.5 * (B + B.T)).tolist())))
+        object.__setattr__(self, "axis", axis)
+
+    @property
+    def layout(self) -> Layout:
+        """Columns that points have."""
+        return Layout(SPACE_COLUMNS, (self.axis,))
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def factors(self) -> tuple["Coregion", ...]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def matrix(self) -> Array:
+        """B (m, m)."""
+        return np.array(self.covariance)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of its numbers."""
+        return self.family.number_names
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Deviations over that of label 0, then exponentials of a lower triangle, of correlations."""
+        deviations = np.sqrt(self.matrix.diagonal())
+        C = np.linalg.cholesky(
+            self.matrix / np.outer(deviations, deviations) + 1e-12 * np.eye(len(deviations))
+        )
+        triangle = C / C.diagonal()[:, None]
+        lower = triangle[np.tril_indices(len(C), -1)]
+        return *(deviations[1:] / deviations[0]).tolist(), *np.exp(lower).tolist()
+
+    @property
+    def family(self) -> "CoregionOf":
+        """What makes it from its numbers; the covariance of label 0 is then one."""
+        return CoregionOf(len(self.covariance), self.axis)
+
+    def pieces(self, layout: Layout) -> tuple[Piece, ...]:
+        """Give what compiled functions are told of it."""
+        return (self._piece(self.covariance, layout),)
+
+    def _piece(self, table: tuple[tuple[float, ...], ...], layout: Layout) -> Piece:
+        from cagp_dist.profiles import table as profile
+
+        return Piece(profile(table), layout.rows(self.axis))
+
+    def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
+        """Give the terms of its derivatives by the logarithms of its numbers: tables, too."""
+        return tuple(
+            ((self._piece(tuple(map(tuple, slope.tolist())), layout),),) for slope in _slopes_of(self.matrix)
+        )
+
+    def __mul__(self, other: object) -> "Kernel":
+        """Multiply with a kernel of other axes."""
+        if isinstance(other, Kernel):
+            return other * self
+        return NotImplemented
+
+
+def _slopes_of(B: Array) -> list[Array]:
+    """Differentiate B by the logarithms of deviations, then by the lower triangle of `Coregion.numbers`."""
+    m = len(B)
+    deviations = np.sqrt(B.diagonal())
+    C = np.linalg.cholesky(B / np.outer(deviations, deviations) + 1e-12 * np.eye(m))
+    found = []
+    for label in range(1, m):
+        slope = np.zeros((m, m))
+        slope[label] += B[label]
+        slope[:, label] += B[label]
+        found.append(slope)
+    for row, column in zip(*np.tril_indices(m, -1), strict=True):
+        change = np.zeros(m)
+        change[column] = 1.0
+        change = (change - C[row] * C[row, column]) * C[
+            row, row
+        ]  # rows of the triangle are C over its diagonal
+        slope = np.zeros((m, m))
+        slope[row] = C @ change
+        slope = slope + slope.T
+        slope[row, row] = 0.0
+        found.append(slope * np.outer(deviations, deviations))
+    return found
+
+
+@dataclass(frozen=True)
+class CoregionOf:
+    """Tables of m labels: it makes one from its numbers."""
+
+    labels: int
+    axis: str = "variable"
+
+    def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> Coregion:
+        """Make the factor."""
+        given = lengthscale if isinstance(lengthscale, tuple) else (lengthscale,)
+        deviations = np.array([1.0, *given[: self.labels - 1]])
+        triangle = np.eye(self.labels)
+        triangle[np.tril_indices(self.labels, -1)] = np.log(given[self.labels - 1 :])
+        C = triangle / np.linalg.norm(triangle, axis=1, keepdims=True)
+        return Coregion(np.outer(deviations, deviations) * (C @ C.T), self.axis)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of its numbers."""
+        pairs = zip(*np.tril_indices(self.labels, -1), strict=True)
+        return (
+            *(f"deviation_{label + 1}" for label in range(1, self.labels)),
+            *(f"angle_{row + 1}_{column + 1}" for row, column in pairs),
+        )
+
+    @property
+    def __name__(self) -> str:
+        """For people."""
+        return f"Coregion({self.labels}, {self.axis})"
+
+
+@dataclass(frozen=True)
+class SameLabel(Elementary):
+    """What all points of one label share and no others: an error of a ship, a station or a sensor (math 25).
+
+    Parameters
+    ----------
+    variance : float
+        Squared unit of y, above zero.
+    axis : str
+        Name of the label. Points have labels from 0; one below zero shares nothing with any other.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> kernel = cagp.Matern32(0.1, 4.0) + cagp.SameLabel(0.5, axis="ship")
+    >>> kernel([[1.0, 0.0, 0.0, 7.0]], [[1.0, 0.0, 0.0, 7.0], [1.0, 0.0, 0.0, 8.0], [1.0, 0.0, 0.0, -1.0]])
+    array([[4.5, 4. , 4. ]])
+    """
+
+    variance: float = 1.0
+    axis: str = "group"
+
+    number_names: ClassVar[tuple[str, ...]] = ()
+    numbers: ClassVar[tuple[float, ...]] = ()
+    lengthscale: ClassVar[Lengthscales] = ()  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        check_positive("variance", self.variance, most=LARGEST)
+
+    @property
+    def family(self) -> "SameLabelOf":
+        """What makes it from its variance."""
+        return SameLabelOf(self.axis)
+
+    @property
+    def layout(self) -> Layout:
+        """Columns that points have."""
+        return Layout(SPACE_COLUMNS, (self.axis,))
+
+    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
+        """Give what compiled functions are told of it."""
+        from cagp_dist.profiles import same_label
+
+        return same_label()
+
+    def pieces(self, layout: Layout) -> tuple[Piece, ...]:
+        """Give what compiled functions are told of it."""
+        from cagp_dist.profiles import same_label
+
+        return (Piece(same_label(), layout.rows(self.axis)),)
+
+    def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
+        """Give no derivatives: it has no numbers but its variance."""
+        return ()
+
+    def inverse_lengthscales(self, coordinates: int) -> tuple[float, ...]:
+        """Zeros: it does not fall with distance."""
+        return (0.0,) * coordinates
+
+    def _scaled(self, factor: float) -> Self:
+        return replace(self, variance=factor * self.variance)
+
+
+@dataclass(frozen=True)
+class SameLabelOf:
+    """What points of one label share, whose variance is fitted."""
+
+    axis: str
+
+    number_names: ClassVar[tuple[str, ...]] = ()
+
+    def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> SameLabel:
+        """Make the kernel."""
+        return SameLabel(variance, self.axis)
+
+    @property
+    def __name__(self) -> str:
+        """For people."""
+        return f"SameLabel({self.axis})"
+
+    @property
+    def degrees_of_freedom(self) -> None:
+        """Of the t distribution that is its spectral density: it is none."""
+        return None

@@ -1,0 +1,128 @@
+"""In which coordinates points near each other are alike: where the neighbours of a point are looked for."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.compiled import embedded
+from cagp_dist.factors import Anisotropic, Coregion
+from cagp_dist.kernels import Kernel, Layout, point_columns
+
+ALIKE, STEPS_ALONG = 0.7, 1024  # Correlation by which coordinates are compared, and distances that are tried
+LEAST_ALIKE = 1e-3  # Correlation of labels that counts as none
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Linear functions of points, and places of their labels: ``X * coordinates``, as with factors."""
+
+    rows: Array  # (r, p)
+    labels: tuple[tuple[int, Array], ...]  # columns of labels, and where each label is, (m, d)
+
+    __array_ufunc__: ClassVar[None] = None  # so that NumPy leaves a product to it
+
+    def __rmul__(self, X: Array) -> Array:
+        """Points X (n, p) in these coordinates; each is the same whatever other points there are."""
+        found = [embedded(self.rows, point_columns(X)).T]
+        for column, places in self.labels:
+            own = X[:, column].astype(np.intp)
+            found.append(np.where(own[:, None] < 0, places.mean(axis=0), places[np.maximum(own, 0)]))
+        return np.hstack(found)
+
+
+Metric: TypeAlias = Array | Coordinates  # what points are multiplied with
+
+
+@lru_cache(maxsize=64)
+def metric(kernel: Kernel, columns: int) -> Metric:
+    """Factors (p,) of the coordinates by which points near each other are alike: one over lengthscales.
+
+    The shortest of a sum; where they differ by coordinate, distances at which the correlation is `ALIKE`. Of
+    ellipses and labels coordinates: labels are as far apart as a place where the correlation is theirs.
+    """
+    if kernel.layout is None:
+        own = np.array([part.inverse_lengthscales(columns) for part in kernel.parts])
+        factors: Array = own.max(axis=0)
+        if kernel.coordinates is not None and len(own) > 1:
+            factors = _alike(kernel, np.eye(columns), own)
+        factors.flags.writeable = False
+        return factors
+    layout, ellipses = kernel.layout, []
+    tables: dict[str, Array] = {}
+    for part in kernel.parts:
+        for factor in part.factors:
+            if isinstance(factor, Anisotropic):
+                ellipses.append((part.variance, factor))
+            elif isinstance(factor, Coregion):
+                own_table = part.variance * factor.matrix
+                tables[factor.axis] = tables[factor.axis] + own_table if factor.axis in tables else own_table
+    own = np.array([_inverse_lengthscales(part.factors, layout) for part in kernel.parts])
+    rows = np.eye(columns)[own.any(axis=0)]
+    if ellipses:  # that of the largest variance
+        _, ellipse = max(ellipses, key=lambda pair: pair[0])
+        shape = np.array(ellipse.pieces(layout)[0].rows)
+        rows = np.vstack(
+            [shape, [row for row in rows if not shape[:, row > 0.0].any()] or np.empty((0, columns))]
+        )
+    factors = _alike(kernel, rows, own)
+    if not ellipses and not tables and own.any(axis=0).all():
+        factors = factors.copy()
+        factors.flags.writeable = False
+        return factors
+    places = tuple((layout.space + layout.axes.index(axis), _places(table)) for axis, table in tables.items())
+    return Coordinates(rows * factors[:, None], places)
+
+
+def _inverse_lengthscales(factors: tuple[object, ...], layout: Layout) -> Array:
+    """One over the lengthscale of each column (p,), zero where nothing falls with it."""
+    rows = [
+        row
+        for factor in factors
+        if not isinstance(factor, Coregion)
+        for piece in factor.pieces(layout)  # type: ignore[attr-defined]
+        if piece.profile != _same()
+        for row in piece.rows
+    ]
+    return np.asarray(np.sqrt((np.array(rows or np.zeros((1, layout.columns))) ** 2).sum(axis=0)))
+
+
+def _same() -> bytes:
+    from cagp_dist.profiles import same_label
+
+    return same_label()
+
+
+def _alike(kernel: Kernel, rows: Array, own: Array) -> Array:
+    """Factors (r,) of linear functions: one over what lowers the correlation to `ALIKE` along each."""
+    known = own[own > 0.0]
+    directions, factors = np.linalg.pinv(rows).T, np.empty(len(rows))
+    for at, direction in enumerate(directions):
+        reach = 1.0 / np.linalg.norm(direction)
+        along = reach * np.geomspace(1e-6 / known.max(), 100.0 / known.min(), STEPS_ALONG)
+        correlation = _correlation(kernel, along[:, None] * direction)
+        end = int(np.argmax(correlation < ALIKE)) or -1  # the furthest where it falls to no less
+        pair = slice(end - 1, end + 1 or None)
+        factors[at] = 1.0 / np.interp(-ALIKE, -correlation[pair], along[pair])
+    return factors
+
+
+def _correlation(kernel: Kernel, points: Array) -> Array:
+    """Correlation (n,) of the origin with points (n, p)."""
+    from cagp_dist.compiled import evaluate
+
+    origin, out = np.zeros((points.shape[1], 1)), np.empty((1, len(points)))
+    evaluate(*kernel.parameters, origin, point_columns(points), out)
+    return np.asarray(out[0] / kernel.diagonal(origin.T)[0])
+
+
+def _places(table: Array) -> Array:
+    """Where labels are (m, d), so that their distances are about those of their correlations."""
+    deviations = np.sqrt(table.diagonal())
+    alike = np.clip(np.abs(table) / np.outer(deviations, deviations), LEAST_ALIKE, 1.0)
+    squared = (np.log(alike) / np.log(ALIKE)) ** 2
+    centring = np.eye(len(table)) - 1.0 / len(table)
+    values, vectors = np.linalg.eigh(-0.5 * centring @ squared @ centring)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

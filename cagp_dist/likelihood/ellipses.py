@@ -1,0 +1,113 @@
+"""Ellipses in place of circles: two more numbers of a kernel in space, fitted by likelihood (math 24)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import ArgumentError
+from cagp_dist.factors import Anisotropic, AnisotropicOf
+from cagp_dist.geometry import degrees
+from cagp_dist.kernels import Elementary, Kernel
+from cagp_dist.likelihood.fit_result import FitResult
+from cagp_dist.likelihood.kernel_choice import likelihood_of
+from cagp_dist.likelihood.starts import Start
+
+AnisotropyLike = Literal["none", "auto", "fit"] | tuple[float, float]
+
+GAIN = 4.0  # Log-likelihood by which an ellipse must be better than a circle: two numbers
+WIDEST_CAP_DEGREES = 30.0  # Radius of a region whose tangent plane takes its place
+
+
+class Ellipse(NamedTuple):
+    """What is said of the ellipses of a kernel in space."""
+
+    asked: AnisotropyLike
+    centre: (
+        tuple[float, float] | None
+    )  # Latitude and longitude where the plane touches the globe; None: a plane
+
+    @property
+    def shape(self) -> tuple[float, float] | None:
+        """Ratio and azimuth, where they are given."""
+        return None if isinstance(self.asked, str) else self.asked
+
+    def of(self, kernel: Kernel) -> Anisotropic:
+        """Stretch a kernel as it is given."""
+        assert self.shape is not None
+        assert isinstance(kernel, Elementary)
+        return Anisotropic(kernel, *self.shape, centre=self.centre, held=True)
+
+
+def check_anisotropy(asked: object) -> AnisotropyLike:
+    """Give what is asked of ellipses, checked."""
+    if isinstance(asked, str) and asked in ("none", "auto", "fit"):
+        return asked  # type: ignore[return-value]
+    if isinstance(asked, tuple | list) and len(asked) == 2:
+        ratio, azimuth = asked
+        if isinstance(ratio, int | float) and isinstance(azimuth, int | float):
+            return float(ratio), float(azimuth)
+    raise ArgumentError(
+        f'anisotropy is {asked!r}; expected "fit", "auto", "none", or ratio and azimuth, such as (3.0, '
+        "30.0): the major axis is three times the minor one, and points 30 degrees clockwise from north.",
+        key="anisotropy",
+    )
+
+
+def centre_of(X: Array) -> tuple[float, float]:
+    """Latitude and longitude of the middle of a region of unit vectors X (n, 3)."""
+    middle = X.mean(axis=0)
+    length = float(np.linalg.norm(middle))
+    radius = 180.0
+    if length > 1e-6:
+        middle = middle / length
+        radius = float(np.degrees(np.arccos(np.clip(X @ middle, -1.0, 1.0).min())))
+    if radius > WIDEST_CAP_DEGREES:
+        raise ArgumentError(
+            f"the observations reach {radius:.0f} degrees from their middle; an ellipse has a direction in a "
+            f"region of up to {WIDEST_CAP_DEGREES:g} degrees, as north is no direction of a larger one. Map "
+            "regions by themselves, or leave anisotropy out.",
+            key="anisotropy-region",
+        )
+    latitude, longitude = degrees(middle[None])
+    return float(latitude[0]), float(longitude[0])
+
+
+def with_ellipse(ellipse: Ellipse, isotropic: FitResult, search: Callable[..., FitResult]) -> FitResult:
+    """Fit an ellipse from the end of a fit of circles; with "auto" these are kept where they do as well.
+
+    ``search(family, start=, starts=)`` fits. The logarithm of the shape is a point of a plane, in which
+    circles are the origin, so that no direction has to be guessed.
+    """
+    circles = isotropic.prior.kernel
+    if not isinstance(circles, Elementary):
+        raise ArgumentError(
+            f"anisotropy is {ellipse.asked!r} and the kernel is a sum, {circles!r}; expected a kernel with "
+            "one lengthscale, or one with ellipses: cagp.Anisotropic(...) + cagp.Anisotropic(...).",
+            key="anisotropy-of-sum",
+        )
+    length = circles.common_lengthscale
+    start: Start = {
+        "lengthscale": length if ellipse.shape is not None else (length, 1.0, 1.0),
+        "variance": circles.variance,
+        "noise_variance": isotropic.prior.noise_number,
+    }
+    found = search(AnisotropicOf(circles.family, ellipse.centre, ellipse.shape), start=start, starts=1)
+    if ellipse.asked == "auto" and likelihood_of(found) - likelihood_of(isotropic) < GAIN:
+        return isotropic
+    return replace(found, choice=isotropic.choice)
+
+
+def shape_errors(result: FitResult) -> tuple[float, float]:
+    """Give the standard errors of log(ratio) and of the azimuth in degrees; NaN where there is none."""
+    kernel = result.prior.kernel
+    assert isinstance(kernel, Anisotropic)
+    if kernel.held:
+        return np.nan, np.nan
+    c, s = np.log(kernel.numbers[1:])
+    reach, own = float(np.hypot(c, s)), result.log_covariance[1:3, 1:3]
+    along, across = np.array([c, s]) / reach, np.array([-s, c]) / reach
+    turn = 0.5 * np.sqrt(across @ own @ across) / reach
+    return float(np.sqrt(along @ own @ along)), float(np.degrees(turn))

@@ -1,0 +1,206 @@
+"""Products and sums of kernels on named axes, against formulas written out (math 23-25)."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.compiled import evaluate
+from cagp_dist.errors import ArgumentError
+from cagp_dist.factors import AnisotropicOf, CoregionOf
+from cagp_dist.kernels import point_columns
+from cagp_dist.likelihood.numbering import Model
+from cagp_dist.prior import Prior
+
+RNG = np.random.default_rng(3)
+HERE = cagp.unit_sphere(RNG.uniform(40.0, 55.0, 30), RNG.uniform(0.0, 20.0, 30))
+HOURS, LABELS = RNG.uniform(0.0, 48.0, 30), RNG.integers(0, 3, 30)
+B = np.array([[1.0, 0.6, -0.2], [0.6, 2.0, 0.3], [-0.2, 0.3, 0.5]])
+CENTRE = (47.5, 10.0)
+
+
+def points(*columns):
+    return np.column_stack([HERE, *columns])
+
+
+def matern32(u):
+    return (1.0 + np.sqrt(3.0) * u) * np.exp(-np.sqrt(3.0) * u)
+
+
+def distances(X):
+    return np.linalg.norm(X[:, None] - X[None], axis=2)
+
+
+def ellipse(X, length, ratio, azimuth, centre=None):
+    """Distances of math 24, in units of the axes."""
+    if centre is None:
+        east, north, up = np.array([1.0, 0.0]), np.array([0.0, 1.0]), None
+    else:
+        phi, lam = np.deg2rad(centre)
+        east = np.array([-np.sin(lam), np.cos(lam), 0.0])
+        north = np.array([-np.sin(phi) * np.cos(lam), -np.sin(phi) * np.sin(lam), np.cos(phi)])
+        up = np.array([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])
+    alpha = np.deg2rad(azimuth)
+    major, minor = np.sin(alpha) * east + np.cos(alpha) * north, np.cos(alpha) * east - np.sin(alpha) * north
+    a, b = length * np.sqrt(ratio), length / np.sqrt(ratio)
+    axes = [major / a, minor / b] + ([] if up is None else [up / length])
+    return distances(X @ np.array(axes).T)
+
+
+def cases():
+    plane = RNG.uniform(0.0, 100.0, (30, 2))
+    space, hours = distances(HERE), np.abs(HOURS[:, None] - HOURS)
+    table, same = B[LABELS][:, LABELS], LABELS[:, None] == LABELS
+    m32, m12 = cagp.Matern32(0.1, 2.0), cagp.Matern12(7.5, axis="time")
+    rotated = cagp.Anisotropic(cagp.Matern32(20.0, 3.0), 4.0, 30.0)
+    in_region = cagp.Anisotropic(cagp.Matern32(0.1, 3.0), 2.5, -20.0, centre=CENTRE)
+    together = np.sqrt((space / 0.1) ** 2 + (hours / 7.5) ** 2)
+    product = 2.0 * matern32(space / 0.1) * np.exp(-hours / 7.5)
+    coregion = cagp.Coregion(B, axis="variable")
+    day = cagp.Periodic(cagp.Matern32(8.0), 24.0)
+    chords = 24.0 / np.pi * np.abs(np.sin(np.pi * hours / 24.0))
+    stretched = 3.0 * matern32(ellipse(HERE, 0.1, 2.5, -20.0, CENTRE))
+    return {
+        "product": (m32 * m12, points(HOURS), product),
+        "metric": (
+            cagp.Matern32((0.1, 7.5), 2.0, axis=("space", "time")),
+            points(HOURS),
+            2.0 * matern32(together),
+        ),
+        "time alone": (replace(m12, variance=4.0), points(HOURS), 4.0 * np.exp(-hours / 7.5)),
+        "constant in time": (m32 * m12 + m32, points(HOURS), product + 2.0 * matern32(space / 0.1)),
+        "cycle": (m32 * day, points(HOURS), 2.0 * matern32(space / 0.1) * matern32(chords / 8.0)),
+        "labels": (m32 * coregion, points(LABELS), 2.0 * matern32(space / 0.1) * table),
+        "three factors": (m32 * m12 * coregion, points(HOURS, LABELS), product * table),
+        "a factor of a sum": (
+            (m32 + cagp.Matern12(0.5)) * coregion,
+            points(LABELS),
+            (2.0 * matern32(space / 0.1) + np.exp(-space / 0.5)) * table,
+        ),
+        "shared errors": (
+            m32 + cagp.SameLabel(0.7, axis="ship"),
+            points(LABELS),
+            2.0 * matern32(space / 0.1) + 0.7 * same,
+        ),
+        "ellipse": (rotated, plane, 3.0 * matern32(ellipse(plane, 20.0, 4.0, 30.0))),
+        "two ellipses": (
+            rotated + cagp.Anisotropic(cagp.Matern32(5.0), 2.0, 100.0),
+            plane,
+            3.0 * matern32(ellipse(plane, 20.0, 4.0, 30.0)) + matern32(ellipse(plane, 5.0, 2.0, 100.0)),
+        ),
+        "ellipse in a region": (in_region, HERE, stretched),
+        "ellipse and labels": (in_region * coregion, points(LABELS), stretched * table),
+        "ellipse and circle": (in_region + cagp.Matern32(0.05), HERE, stretched + matern32(space / 0.05)),
+    }
+
+
+CASES = cases()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_the_formula(name):
+    kernel, X, expected = CASES[name]
+    np.testing.assert_allclose(kernel(X, X), expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(kernel.diagonal(X), expected.diagonal(), rtol=1e-13)
+    np.testing.assert_array_equal(kernel(X[:7], X[3:]), kernel(X, X)[:7, 3:])  # whatever else is evaluated
+    assert np.linalg.eigvalsh(expected).min() > -1e-9
+    rescaled = 3.0 * kernel
+    np.testing.assert_allclose(rescaled(X, X), 3.0 * expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "time alone"])
+def test_slopes_are_those_of_differences(name):
+    kernel, X, _ = CASES[name]
+    model = Model.of(tuple(part.family for part in kernel.parts))
+    numbers = np.array(
+        [*(n for part in kernel.parts for n in part.numbers), *(p.variance for p in kernel.parts[1:]), 0.1]
+    )
+    slopes = model.derivatives(numbers.tolist())
+    assert len(slopes) == len(numbers) - 1
+    columns, step = point_columns(X), 1e-6
+    for at, slope in enumerate(slopes):
+        found = np.empty((len(X), len(X)))
+        evaluate(*slope, columns, columns, found)
+        up, down = numbers.copy(), numbers.copy()
+        up[at], down[at] = numbers[at] * np.exp(step), numbers[at] * np.exp(-step)
+        expected = (model.unit(up.tolist())(X, X) - model.unit(down.tolist())(X, X)) / (2.0 * step)
+        np.testing.assert_allclose(found, expected, atol=2e-8)
+
+
+def test_families_make_the_kernel_again():
+    kernel = CASES["ellipse in a region"][0]
+    again = kernel.family(kernel.numbers, kernel.variance)
+    assert again.ratio == pytest.approx(2.5)
+    assert again.azimuth_degrees == pytest.approx(160.0)
+    assert isinstance(kernel.family, AnisotropicOf)
+    table = cagp.Coregion(B)
+    np.testing.assert_allclose(CoregionOf(3)(table.numbers).matrix, B, atol=1e-10)
+    product = CASES["three factors"][0]
+    assert product.number_names[:2] == ("lengthscale", "lengthscale_time")
+    np.testing.assert_allclose(
+        product.family(product.numbers, 2.0)(*[CASES["three factors"][1]] * 2),
+        CASES["three factors"][2],
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("name", ["three factors", "two ellipses", "shared errors"])
+def test_every_solver_has_the_posterior_of_the_dense_formula(name):
+    kernel, X, covariance = CASES[name]
+    y = np.random.default_rng(1).normal(size=20)
+    prior = Prior(kernel, 0.3, 1.0)
+    G = covariance[:20, :20] + 0.3 * np.eye(20)
+    weights = np.linalg.solve(G, covariance[:20, 20:]).T
+    mean = 1.0 + weights @ (y - 1.0)
+    variance = covariance.diagonal()[20:] - np.einsum("ij,ji->i", weights, covariance[:20, 20:])
+    for solver in (
+        cagp.Cholesky(),
+        cagp.ConjugateGradient(60),
+        cagp.BlockGaussSeidel(400),
+        cagp.Neighbours(20),
+    ):
+        found = cagp.condition(prior, X[:20], y, X[20:], solver=solver)
+        np.testing.assert_allclose(found.mean, mean, atol=1e-6)
+        np.testing.assert_allclose(found.variance, variance, atol=1e-6)
+
+
+def test_a_vanished_tile_is_left_out_of_no_other_label():
+    # far apart in space, so that tiles vanish; a shared error is there all the same
+    far = np.array([[0.0, 0.0, 0.0], [1e6, 0.0, 0.0]])
+    X = np.repeat(np.column_stack([far, [0.0, 0.0]]), 300, axis=0)
+    kernel = cagp.Matern32(1.0) + cagp.SameLabel(0.5, axis="ship")
+    gram = cagp.TiledGram(X, kernel, 0.1, tile=128) if False else kernel(X, X)
+    np.testing.assert_array_equal(gram[0, 300:], 0.5)
+
+
+@pytest.mark.parametrize(
+    ("key", "make"),
+    [
+        ("coregion-shape", lambda: cagp.Coregion([[1.0, 0.5]])),
+        ("coregion-symmetric", lambda: cagp.Coregion([[1.0, 0.5], [0.4, 1.0]])),
+        ("coregion-indefinite", lambda: cagp.Coregion([[1.0, 2.0], [2.0, 1.0]])),
+        ("anisotropy-ratio", lambda: cagp.Anisotropic(cagp.Matern32(1.0), 0.5, 0.0)),
+        ("anisotropy-azimuth", lambda: cagp.Anisotropic(cagp.Matern32(1.0), 2.0, 400.0)),
+        ("kernel-type", lambda: cagp.Anisotropic(cagp.Matern32(1.0) + cagp.Matern12(1.0), 2.0, 0.0)),
+        ("lengthscale-one", lambda: cagp.Anisotropic(cagp.Matern32((1.0, 2.0)), 2.0, 0.0)),
+        ("kernel-product", lambda: cagp.Matern32(1.0) * cagp.Matern12(1.0)),
+        ("kernel-axis", lambda: cagp.Matern32((1.0, 2.0), axis="time")),
+        ("columns", lambda: CASES["product"][0](HERE, HERE)),
+        ("unit-vectors", lambda: CASES["product"][0](2.0 * points(HOURS), points(HOURS))),
+    ],
+)
+def test_what_is_no_kernel_is_refused(key, make):
+    with pytest.raises(ArgumentError) as caught:
+        make()
+    assert caught.value.key == key
+
+
+def test_two_coordinates_make_an_ellipse_of_two_lengthscales():
+    X = RNG.uniform(0.0, 50.0, (20, 2))
+    along = cagp.Anisotropic(cagp.Matern32(10.0, 2.0), 4.0, 90.0)
+    np.testing.assert_allclose(along(X, X), cagp.Matern32((20.0, 5.0), 2.0)(X, X), rtol=1e-12)
+    ratios = [cagp.Anisotropic(cagp.Matern32(10.0), 3.0, azimuth)(X, X) for azimuth in (20.0, 200.0, -160.0)]
+    for one, other in pairwise(ratios):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
