@@ -67,8 +67,8 @@ class Anisotropic(Elementary):
     >>> import cagp_dist as cagp
     >>> kernel = cagp.Anisotropic(cagp.Matern32(10.0, 4.0), ratio=4.0, azimuth_degrees=90.0)
     >>> kernel([[20.0, 0.0], [0.0, 5.0]], [[0.0, 0.0]]).round(4)
-    array([[1.9342],
-           [1.9342]])
+    array([[1.9334],
+           [1.9334]])
     """
 
     kernel: Elementary

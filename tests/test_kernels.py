@@ -345,10 +345,6 @@ def test_equal_lengthscales_by_coordinate_are_one_lengthscale():
             lambda: cagp.RingGram(cagp.LatLonGrid([0.0], 4), ANISOTROPIC, noise_variance=1.0),
             "anisotropic-on-sphere",
         ),
-        (
-            lambda: ROUGH.coordinate_slope_parameters(0),
-            "lengthscale-each",
-        ),
         (lambda: Elementary(1.0), "abstract-kernel"),
     ],
 )

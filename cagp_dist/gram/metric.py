@@ -7,7 +7,6 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.compiled import embedded
 from cagp_dist.factors import Anisotropic, Coregion
 from cagp_dist.kernels import Kernel, Layout, point_columns
 
@@ -26,6 +25,8 @@ class Coordinates:
 
     def __rmul__(self, X: Array) -> Array:
         """Points X (n, p) in these coordinates; each is the same whatever other points there are."""
+        from cagp_dist.compiled import embedded
+
         found = [embedded(self.rows, point_columns(X)).T]
         for column, places in self.labels:
             own = X[:, column].astype(np.intp)

@@ -126,7 +126,7 @@ class FittedPrior:
         if self.ok:
             return ""
         kernel = self.result.prior.kernel
-        named = Numbering(len(kernel.parts), kernel.coordinates).names
+        named = Numbering.of_kernel(kernel).names
         called = dict(zip(named, [name for name, *_ in self.estimates()], strict=False))
         at_bound = [called[name] if kernel.coordinates else name for name in self.result.at_bound]
         which = f" ({' and '.join(at_bound)})" if at_bound else ""
