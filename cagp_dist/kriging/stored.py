@@ -38,8 +38,9 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, BudgetError, CagpError, StoreError
 from cagp_dist.fields.observed_objects import read
 from cagp_dist.gp import condition
-from cagp_dist.gram.metric import Metric, metric
+from cagp_dist.gram.metric import metric
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes
+from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.map_dataset import CONVENTIONS
 from cagp_dist.pipeline import Neighbours, Progress, Status
 from cagp_dist.pipeline.narration import Narrator
@@ -229,7 +230,7 @@ def krige_store(
 
             sorting = size.sorting
             _begin(work, key, source, n, size.block_rows)
-            scale = metric(prior.kernel, source.columns)
+            scale = _factors(prior.kernel, source.columns)
             _sort(work, source, scale, workers, partial(say, before=0.0, share=sorting))
             observed = int(SortedPoints(work).counts.sum())
             if observed == 0:
@@ -470,7 +471,7 @@ def _begin(work: Path, key: str, source: PointSource, n: int, block_rows: int) -
 
 
 def _sort(
-    work: Path, source: PointSource, scale: Metric, executor: Executor, say: Callable[[float], None]
+    work: Path, source: PointSource, scale: Array, executor: Executor, say: Callable[[float], None]
 ) -> None:
     """Sort the blocks that are not there yet."""
     about = json.loads((work / "about.json").read_text())
@@ -501,11 +502,23 @@ class MapJob:
     limit: int  # bytes that the task may allocate
 
 
+def _factors(kernel: Kernel, columns: int) -> Array:
+    """Factors (p,) of the coordinates by which observations are sorted; refuse what has other coordinates."""
+    found = metric(kernel, columns)
+    if not isinstance(found, np.ndarray):
+        raise ArgumentError(
+            f"the kernel is {kernel!r}, whose neighbours lie along ellipses or in other labels; krige_store "
+            "sorts observations by coordinates: expected a kernel of distances, or cagp.krige of fewer.",
+            key="kernel-of-store",
+        )
+    return found
+
+
 def solve_region(job: MapJob, size: Sizes, where: Region, axes: tuple[Array, ...]) -> Status:
     """Predict at the cells of a region and write its chunks: a task of executors."""
     targets, kernel = _targets(job.names, axes), job.prior.kernel
     points, p = SortedPoints(job.work), size.columns
-    scale, reach = metric(kernel, p), job.solver._settings.reach
+    scale, reach = _factors(kernel, p), job.solver._settings.reach
     scaled = targets * scale
     least, most = scaled.min(axis=0), scaled.max(axis=0)
     near = points.nearest(least, most, reach)
@@ -580,7 +593,7 @@ def _solve(
     missing = set(missing_chunks(job.work / MAP))
     group = zarr.open_group(os.fspath(job.work / MAP), mode="r", use_consolidated=False)
     todo = [region for region in regions if not _is_there(group, region, cells, missing)]
-    points, scale = SortedPoints(job.work), metric(job.prior.kernel, size.columns)
+    points, scale = SortedPoints(job.work), _factors(job.prior.kernel, size.columns)
 
     def of(region: Region) -> tuple[Array, ...]:
         return tuple(values[part] for values, part in zip(axes.values(), region, strict=True))

@@ -87,7 +87,7 @@ class FittedPrior:
         of_all = (*each(errors.lengthscale), *each(errors.variance), errors.noise_variance)
         spread = [of_all[place] for place in self._places]
         spread[1:1] = hours
-        own = (NAMES[0],) if self.prior.kernel.coordinates is None else (NAMES[0], HOURS)
+        own = (NAMES[0], HOURS) if self.prior.kernel.of_space_and_time else (NAMES[0],)
         of_parts = [f"_{part}" for part in range(1, parts + 1)] if parts > 1 else [""]
         names = [f"{name}{part}" for group in (own, (NAMES[1],)) for part in of_parts for name in group]
         return list(zip([*names, NAMES[2]], prior_numbers(self.prior), spread, strict=True))
@@ -128,7 +128,9 @@ class FittedPrior:
         kernel = self.result.prior.kernel
         named = Numbering.of_kernel(kernel).names
         called = dict(zip(named, [name for name, *_ in self.estimates()], strict=False))
-        at_bound = [called[name] if kernel.coordinates else name for name in self.result.at_bound]
+        if not kernel.of_space_and_time:
+            called = {}
+        at_bound = [called.get(name, name) for name in self.result.at_bound]
         which = f" ({' and '.join(at_bound)})" if at_bound else ""
         return f"the fit of the prior to {self.where} ended {self.result.status.value}{which}: {self.advice}"
 
@@ -206,7 +208,7 @@ def prior_numbers(prior: Prior) -> list[float]:
 
 def by_name(prior: Prior, numbers: Sequence[T]) -> dict[str, T | list[T]]:
     """Numbers in the order of `prior_numbers` by the keys of the job file: of a sum, lists of all parts."""
-    own = 1 if prior.kernel.coordinates is None else 2  # lengthscales of a part: one may be in time
+    own = 2 if prior.kernel.of_space_and_time else 1  # lengthscales of a part: one may be in time
     ends = own * len(prior.kernel.parts)
     found = {NAMES[0]: list(numbers[:ends:own]), NAMES[1]: list(numbers[ends:-1])}
     if own == 2:
