@@ -171,8 +171,7 @@ def test_a_vanished_tile_is_left_out_of_no_other_label():
     far = np.array([[0.0, 0.0, 0.0], [1e6, 0.0, 0.0]])
     X = np.repeat(np.column_stack([far, [0.0, 0.0]]), 300, axis=0)
     kernel = cagp.Matern32(1.0) + cagp.SameLabel(0.5, axis="ship")
-    gram = cagp.TiledGram(X, kernel, 0.1, tile=128) if False else kernel(X, X)
-    np.testing.assert_array_equal(gram[0, 300:], 0.5)
+    np.testing.assert_array_equal(kernel(X, X)[0, 300:], 0.5)
 
 
 @pytest.mark.parametrize(
@@ -204,3 +203,48 @@ def test_two_coordinates_make_an_ellipse_of_two_lengthscales():
     ratios = [cagp.Anisotropic(cagp.Matern32(10.0), 3.0, azimuth)(X, X) for azimuth in (20.0, 200.0, -160.0)]
     for one, other in pairwise(ratios):
         np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def drawn_fields(kernel, X, noise, seed):
+    generator = np.random.default_rng(seed)
+    root = np.linalg.cholesky(kernel(X, X) + noise * np.eye(len(X)))
+    return root @ generator.normal(size=len(X))
+
+
+def test_numbers_of_tables_and_shared_errors_are_fitted():
+    generator = np.random.default_rng(5)
+    places = cagp.unit_sphere(generator.uniform(40.0, 55.0, 200), generator.uniform(0.0, 20.0, 200))
+    X = np.column_stack([np.tile(places, (2, 1)), np.repeat([0, 1], 200)])
+    truth = cagp.Matern32(0.1, 2.0) * cagp.Coregion([[1.0, 1.6], [1.6, 4.0]])
+    found = cagp.fit(truth.family, X, drawn_fields(truth, X, 0.1, 0), mean=0.0, starts=1)
+    B = found.prior.kernel.factors[1].matrix
+    # a correlation of 0.8 from some twenty independent values is known to 0.36 / sqrt(20); three of these
+    assert abs(B[0, 1] / np.sqrt(B[1, 1]) - 0.8) < 0.24
+    assert found.prior.kernel.number_names == ("lengthscale", "deviation_2", "angle_2_1")
+    ships = np.column_stack([places, generator.integers(0, 40, 200)])
+    truth = cagp.Matern32(0.1, 2.0) + cagp.SameLabel(1.0, axis="ship")
+    y = drawn_fields(truth, ships, 0.1, 1)
+    guess = {"lengthscale": (0.2, ()), "variance": (1.0, 0.3), "noise_variance": 0.2}
+    families = tuple(part.family for part in truth.parts)
+    found = cagp.fit(families, ships, y, mean=0.0, start=guess)
+    # of 40 errors the variance is known to sqrt(2 / 40); three of these
+    assert abs(np.log(found.prior.kernel.parts[1].variance)) < 0.67
+    with pytest.raises(ArgumentError) as caught:
+        cagp.fit(families, ships, y, mean=0.0)
+    assert caught.value.key == "start-of-parts"
+
+
+@pytest.mark.parametrize("name", ["three factors", "two ellipses", "shared errors"])
+def test_error_bars_hold_what_they_say(name):
+    """Squared errors over variances of 100 fields: their mean is 1 within three standard errors."""
+    kernel, X, covariance = CASES[name]
+    generator = np.random.default_rng(11)
+    joint = covariance + 1e-10 * np.eye(len(X))
+    fields = np.linalg.cholesky(joint) @ generator.normal(size=(len(X), 100))
+    y = fields[:20] + np.sqrt(0.3) * generator.normal(size=(20, 100))
+    found = cagp.condition(
+        Prior(kernel, 0.3, 0.0), X[:20], y, X[20:], solver=cagp.Neighbours(8), covariance="full"
+    )
+    errors = np.linalg.solve(np.linalg.cholesky(found.covariance), fields[20:] - found.mean)
+    # (10, 100) independent squares of normals
+    assert abs(np.mean(errors**2) - 1.0) < 3.0 * np.sqrt(2.0 / 1000.0)

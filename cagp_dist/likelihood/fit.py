@@ -28,13 +28,14 @@ from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
 from cagp_dist.likelihood.fit_result import FitProgress, FitResult
 from cagp_dist.likelihood.kernel_choice import CHOICES, MOST_COMPARED, start_of
 from cagp_dist.likelihood.learned.bound_fit import check_bound_fits, fit_bound
-from cagp_dist.likelihood.numbering import Families, Model
+from cagp_dist.likelihood.numbering import NAMES, Families, Model
 from cagp_dist.likelihood.observed import (
     Gridded,
     ResidualsAtPoints,
     by_coordinate,
     centred_observations,
     in_space_and_time,
+    on_axes,
 )
 from cagp_dist.likelihood.replay_cache import Evaluations, search_key
 from cagp_dist.likelihood.search import best_climb, climb, refine, score
@@ -49,6 +50,7 @@ from cagp_dist.prior import Mean, Prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime.memo import Memo
 from cagp_dist.solvers.solver_choice import few_gaps
+from cagp_dist.space_time import SpaceTimeOf
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import ExecutorLike
@@ -222,9 +224,26 @@ def fit(
                 'expected method "auto", "dense" or "vecchia", and no lengthscales by coordinate.',
                 key="method-of-time",
             )
-        data = in_space_and_time(data, model.axes)
-        model, asked = _in_lengthscales(model, data, centre, asked)
+        if isinstance(model.families[0], SpaceTimeOf):
+            data = in_space_and_time(data, model.axes)
+            model, asked = _in_lengthscales(model, data, centre, asked)
+        else:
+            data = on_axes(data, model)
+    if len(set(model.numbering.own)) > 1:
+        asked = _from_the_guess(asked)
     return _fitted(model, data, centre, asked)
+
+
+def _from_the_guess(asked: "_Asked") -> "_Asked":
+    """Begin a fit of parts that have different numbers where it was said, and nowhere else."""
+    if asked.start is None or not {*NAMES} <= asked.start.keys():
+        raise ArgumentError(
+            "the parts of the kernel have different numbers, and no part alone says where to begin; expected "
+            f"start with {', '.join(NAMES)}, the first two with an entry for each part, such as those of a "
+            "kernel that was fitted without the others.",
+            key="start-of-parts",
+        )
+    return replace(asked, starts=1)
 
 
 def _in_lengthscales(

@@ -14,7 +14,7 @@ from cagp_dist.geometry import area_weights, is_pole, space_filling_order
 from cagp_dist.kernels import SAME_ON_SPHERE, Matern12, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
-from cagp_dist.likelihood.numbering import extents, in_extents
+from cagp_dist.likelihood.numbering import Model, extents, in_extents
 from cagp_dist.posterior.coefficients import orthonormal
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.space_time import LAYOUT
@@ -217,6 +217,19 @@ def in_space_and_time(data: ResidualsAtPoints | Gridded, axes: tuple[int, ...]) 
             key="one-time",
         )
     return replace(data, axes=axes)
+
+
+def on_axes(data: ResidualsAtPoints | Gridded, model: Model) -> ResidualsAtPoints:
+    """Give each named axis its own extent."""
+    layout = model.layout
+    assert layout is not None
+    if isinstance(data, Gridded):
+        raise ArgumentError(
+            f"the kernel has {', '.join(layout.axes)} beside space; expected points, as a grid has no such.",
+            key="kernel-of-axes",
+        )
+    layout.check(data.X)
+    return replace(data, axes=model.axes)
 
 
 def centred_observations(
