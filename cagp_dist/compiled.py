@@ -48,7 +48,7 @@ ALGEBRAIC = 5
 # Of a label, an integer from 0: a table (labels, labels) of values; one where labels are the same, else zero.
 # Below zero are points that go with no other.
 TABLE, SAME = 6, 7
-LABELS, FIRST_ENTRY = 4, 5
+LABELS, FIRST_ENTRY, FEW_LABELS = 4, 5, 8
 
 # What `_packed` says of each part of a kernel: the first number of its profile and the one past the last, its
 # variance, one over its lengthscale, and from OWN on the same for each coordinate if each has its own.
@@ -120,7 +120,8 @@ def _writable(array):
 class Embedding(NamedTuple):
     """In place of lengthscales: a kernel of linear functions of points instead of their coordinates."""
 
-    scales: tuple[tuple[float, ...], ...]  # (parts, P): 1 where a part depends on a function, else 0
+    # (parts, P): 1 where a part depends on a function, else 0; or 1: a kernel of the distance in all of them
+    scales: float | tuple[tuple[float, ...], ...]
     rows: tuple[tuple[float, ...], ...]  # (P, p)
 
 
@@ -507,9 +508,8 @@ def _scaled_subtile(profiles, parts, near, X, first, Z, start, width, out):
             scales, numbers = parts[k, OWN:], _numbers(profiles, parts, k)
             part = target if k == 0 else squared[: target.size]
             if numbers[KIND] == PRODUCT:
-                _product(numbers, scales, X, first + group, Z, start, width, part, factor, kept)
-                for j in range(part.size):
-                    part[j] *= parts[k, VARIANCE]
+                variance = parts[k, VARIANCE]
+                _product(numbers, scales, variance, X, first + group, Z, start, width, part, factor, kept)
             else:
                 for i in range(last - group):
                     row = part[i * width : (i + 1) * width]
@@ -527,16 +527,19 @@ def _scaled_subtile(profiles, parts, near, X, first, Z, start, width, out):
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _product(numbers, scales, X, first, Z, start, width, out, spare, kept):
+def _product(numbers, scales, variance, X, first, Z, start, width, out, spare, kept):
     """Write values of a product of profiles, row by row; ``spare, kept`` are at least as long as ``out``."""
     for factor in range(int(numbers[FACTORS])):
         said = numbers[FIRST_FACTOR + factor * OF_FACTOR : FIRST_FACTOR + (factor + 1) * OF_FACTOR]
         own, begin, end = numbers[int(said[4]) : int(said[5])], int(said[0]), int(said[1])
         values = out if factor == 0 else spare[: out.size]
         if own[KIND] >= TABLE:
+            if factor == 0:
+                out[:] = variance
             for i in range(out.size // width):
                 labels = Z[begin][start : start + width]
-                _look_up(own, X[begin, first + i], labels, values[i * width : (i + 1) * width])
+                row, helper = out[i * width : (i + 1) * width], spare[:width]
+                _times_entries(own, X[begin, first + i], labels, helper, row)
         else:
             for i in range(out.size // width):
                 row = values[i * width : (i + 1) * width]
@@ -548,24 +551,34 @@ def _product(numbers, scales, X, first, Z, start, width, out, spare, kept):
             following = FIRST_FACTOR + (factor + 1) * OF_FACTOR
             if factor + 1 < int(numbers[FACTORS]) and numbers[following + 3] > 0.0:
                 _copy_row(values, kept[: out.size])
-            _profile(own, 1.0, 1.0, values)
-        if factor > 0:
-            for j in range(out.size):
-                out[j] *= values[j]
+            _profile(own, 1.0, variance if factor == 0 else 1.0, values)
+            if factor > 0:
+                for j in range(out.size):
+                    out[j] *= values[j]
 
 
-@compiled(nogil=True)
-def _look_up(numbers, label, labels, row):
-    """Write what goes with pairs of labels: entries of a table, or whether they are the same."""
+@compiled(nogil=True, fastmath=CONTRACT)
+def _times_entries(numbers, label, labels, helper, row):
+    """Multiply by what goes with pairs of labels: entries of a table, or whether they are the same."""
     if label < 0.0:
         row[:] = 0.0
     elif numbers[KIND] == SAME:
         for j in range(row.size):
-            row[j] = 1.0 if labels[j] == label else 0.0
+            row[j] *= 1.0 if labels[j] == label else 0.0
+    elif numbers[LABELS] <= FEW_LABELS:  # comparing is quicker than looking up
+        many = int(numbers[LABELS])
+        entries = numbers[FIRST_ENTRY + int(label) * many : FIRST_ENTRY + (int(label) + 1) * many]
+        helper[:] = 0.0
+        for other in range(many):
+            entry, value = entries[other], float(other)
+            for j in range(row.size):
+                helper[j] += entry if labels[j] == value else 0.0
+        for j in range(row.size):
+            row[j] *= helper[j]
     else:
         entries = numbers[FIRST_ENTRY + int(label) * int(numbers[LABELS]) :]
         for j in range(row.size):
-            row[j] = entries[int(labels[j])] if labels[j] >= 0.0 else 0.0
+            row[j] *= entries[int(labels[j])] if labels[j] >= 0.0 else 0.0
 
 
 @compiled(nogil=True, fastmath=CONTRACT)

@@ -538,6 +538,10 @@ def _of_terms(terms: "Sequence[tuple[float, tuple[Piece, ...]]]") -> Parameters:
             rows.extend(own)
         return places[own]
 
+    (variance, (first_piece, *others)), *more = terms
+    plain = first_piece.period == 0.0 and first_piece.multiplier is None and not first_piece.profile.of_labels
+    if plain and not others and not more:  # of one distance
+        return first_piece.profile, Embedding(1.0, first_piece.rows), variance * first_piece.weight
     profiles, variances, spans = [], [], []
     for variance, pieces in terms:
         first = [place(piece.rows) for piece in pieces]

@@ -88,6 +88,11 @@ class CompiledProfile(bytes):
         profile._made = make, arguments
         return profile
 
+    @property
+    def of_labels(self) -> bool:
+        """Whether it is of pairs of labels, and no function of a distance."""
+        return bool(np.frombuffer(self, dtype=np.float64, count=1)[KIND] >= TABLE)
+
     def __reduce__(self) -> tuple[Callable[..., "CompiledProfile"], tuple[object, ...]]:
         """Send the call that makes it: tables are a thousand times as long."""
         return self._made
