@@ -1,5 +1,7 @@
 """A lengthscale for each coordinate: oracle, gradients, equivariance, recovery, what is refused."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -272,7 +274,7 @@ def test_bounds_and_starts_follow_the_extent_of_each_coordinate():
     start, *_ = make_sum_starts(
         {"lengthscale": (3.0, (2.0, 70.0))},
         make_bounds(None, SCALES, Numbering.of(2, 2)),
-        (1.0, 20.0, 4.0, 0.2),
+        lambda: SimpleNamespace(parameters=(1.0, 20.0, 4.0, 0.2)),
         starts=1,
         mixed=False,
     )
