@@ -240,7 +240,7 @@ def innovations_of(task: Task, model: FittedModel, execution: Execution) -> Inno
         window_hours=None,
         times=None,
     )
-    analysed = predict(alone, model, execution).mean
+    analysed = predict(alone, model, replace(execution, certifies=False, checkpoints=None, weights=None)).mean
     X, values = observed.X[there], observed.values[:, there]
     guess = background.mean_of(observed, np.arange(observed.fields))(X).T
     variance = np.full(there.size, model.kernel.variance)
