@@ -24,6 +24,23 @@ class EstimatedMean(Protocol):
     def basis_at(self, X: Array, /) -> ArrayLike: ...  # columns of H (n, k) at points X (n, p)
 
 
+@dataclass(frozen=True, eq=False)
+class KnownPlusEstimated:
+    """A mean of which a part is known, and coefficients of the rest are estimated: an `EstimatedMean`."""
+
+    known: Callable[[Array], ArrayLike]
+    estimated: EstimatedMean
+
+    @property
+    def coefficient_names(self) -> tuple[str, ...]:
+        """Those of the part that is estimated."""
+        return self.estimated.coefficient_names
+
+    def basis_at(self, X: Array) -> ArrayLike:
+        """Columns of the part that is estimated."""
+        return self.estimated.basis_at(X)
+
+
 Mean = float | Callable[[Array], ArrayLike] | EstimatedMean
 
 
@@ -153,6 +170,19 @@ class Prior:
                     key="mean-values",
                 )
         return columns
+
+    @property
+    def knows_mean(self) -> bool:
+        """Whether the mean, or a part of it, is known."""
+        return self._basis is None or isinstance(self._basis, KnownPlusEstimated)
+
+    def known_at(self, X: Array) -> Array:
+        """Part of the mean that is known, as `mean_at`; zero where all of it is estimated."""
+        if self._basis is None:
+            return self.mean_at(X)
+        if isinstance(self._basis, KnownPlusEstimated):
+            return Prior(self.kernel, 1.0, self._basis.known).mean_at(X)
+        return np.zeros((len(X), 1))
 
     def mean_at(self, X: Array) -> Array:
         """Prior mean at X (n, p): shape (n, 1), or (n, T) where the mean differs between fields.

@@ -23,6 +23,7 @@ from cagp_dist.fields.gridded import chosen_variable
 from cagp_dist.fields.named_sources import is_source, open_named
 from cagp_dist.fields.selection import Selection
 from cagp_dist.pipeline.background import Background, FieldInUnits
+from cagp_dist.prior import EstimatedMean
 from cagp_dist.remedies import Setting
 from cagp_dist.space import Space
 from cagp_dist.text import counted
@@ -42,6 +43,7 @@ def read_background(
     variable: str,
     units: str,
     innovation_mean: float = 0.0,
+    estimated: EstimatedMean | None = None,
     around: Times | None = None,
 ) -> Background:
     """Read a background in the units of the observations, and what is known of its error.
@@ -59,6 +61,8 @@ def read_background(
         Of the observations.
     innovation_mean : float
         That is expected of observation minus background.
+    estimated : EstimatedMean, optional
+        What of that is estimated with the field.
     around : array of datetime64, optional
         Times between which it is wanted; None: all.
 
@@ -73,10 +77,10 @@ def read_background(
         if std is not None:
             check_positive("background_std", float(std))
         own = None if spread is None else replace(in_units, field=interpolated(spread, space), offset=0.0)
-        return Background(in_units, own if std is None else float(std), innovation_mean)
+        return Background(in_units, own if std is None else float(std), innovation_mean, estimated)
     error, _ = _layers(std, space, variable, around, what="background_std")
     factor, _ = _conversion(error.units, units, "background_std") if error.units else (1.0, 0.0)
-    return Background(in_units, FieldInUnits(interpolated(error, space), factor), innovation_mean)
+    return Background(in_units, FieldInUnits(interpolated(error, space), factor), innovation_mean, estimated)
 
 
 def _layers(

@@ -28,7 +28,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
 from cagp_dist.pipeline.fitted_model import KernelLike, families
 from cagp_dist.pipeline.integration import check_hyperparameters
-from cagp_dist.pipeline.map_mean import MeanLike
+from cagp_dist.pipeline.map_mean import MeanLike, is_estimated
 from cagp_dist.prior import Prior
 from cagp_dist.space import SPHERE, Space, plane_of
 from cagp_dist.space_time import SpaceTimeOf
@@ -97,17 +97,22 @@ def _mean_of(model: "Kriging", observed: ObservedObject) -> MeanLike:
                 key="background-std-alone",
             )
         return mean_given(terms_of_mean(model), observed) if model.prior is None else model.prior.mean
-    given = 0.0 if model.mean is None and model.drift is None else terms_of_mean(model)
+    given: MeanLike = 0.0
+    if model.mean is not None or model.drift is not None:
+        given = mean_given(terms_of_mean(model), observed)
+    number = isinstance(given, int | float | np.number)
+    with_fields = isinstance(given, Drift) and bool(given.fields)
     others = {
         "prior": model.prior is not None,
-        f"mean={given!r}": not isinstance(given, int | float | np.number),
+        f"mean={terms_of_mean(model)!r}": not number and (not is_estimated(given) or with_fields),
+        "an estimated mean with at": not number and observed.points.in_time,
         f"transform={model.transform!r}": model.transform != "none",
         "background_std with at": model.background_std is not None and observed.points.in_time,
     }
     if refused := [name for name, there in others.items() if there]:
         raise ArgumentError(
             f"background and {' and '.join(refused)} were given, which do not go together; expected a number "
-            "as mean, that of the innovations, and otherwise one of them.",
+            'or a trend, such as "constant", as mean of the innovations, and otherwise one of them.',
             key="background-with-others",
         )
     points = observed.points
@@ -117,7 +122,8 @@ def _mean_of(model: "Kriging", observed: ObservedObject) -> MeanLike:
         space=observed.space,
         variable=observed.name,
         units=observed.attributes.get("units", ""),
-        innovation_mean=float(given),  # type: ignore[arg-type]
+        innovation_mean=float(given) if isinstance(given, int | float | np.number) else 0.0,
+        estimated=given if is_estimated(given) else None,
         around=None if points.in_time or np.isnat(points.times).any() else points.times,
     )
     numbers = model.variance is not None or isinstance(model.kernel, Kernel)

@@ -185,8 +185,9 @@ def attributes(
         said |= {
             f"{name}_interval": ends for name, ends in learned.integrated.quantiles(INTERVAL).items()
         } | {"intervals_level": 1.0 - 2.0 * INTERVAL[0]}
-    if isinstance(learned.mean, Drift):
-        said |= learned.mean.attributes
+    estimated = learned.mean.estimated if isinstance(learned.mean, Background) else learned.mean
+    if isinstance(estimated, Drift):
+        said |= estimated.attributes
     if isinstance(background := learned.mean, Background):
         said |= background.attributes
     said |= learned.ellipses

@@ -383,7 +383,8 @@ def _centre(
     if prior.estimates_mean:
         basis = prior.basis_at(points())
         columns, _ = orthonormal(basis, prior.coefficient_names)
-        fitted = np.asarray(columns @ (columns.T @ values))
+        known = prior.known_at(points())
+        fitted = known + columns @ (columns.T @ (values - known))
         left = values - fitted
         _check_varies(values, left - columns @ (columns.T @ left))  # without the rounding of the first fit
         return fitted, mean, basis

@@ -18,13 +18,15 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import DataError
 from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.means import BasisMean
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.prior import Mean
+from cagp_dist.prior import EstimatedMean, KnownPlusEstimated, Mean
 from cagp_dist.text import counted, shown_time
 
 FITTED_TO_THEM = (
@@ -110,7 +112,8 @@ class Background:
 
     guess: FieldInUnits
     std: FieldInUnits | float | None = None  # standard deviation of its error; None: that of the kernel
-    innovation_mean: float = 0.0
+    innovation_mean: float = 0.0  # what is known of it
+    estimated: EstimatedMean | None = None  # and what is estimated with the field
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -142,9 +145,14 @@ class Background:
         """Whether the standard deviation of the error is a field."""
         return isinstance(self.std, FieldInUnits)
 
-    def mean_of(self, observed: Observations, fields: Indices) -> Callable[[Array], Array]:
-        """Prior mean of some fields: at points X (n, p) values (n, T)."""
+    def known_of(self, observed: Observations, fields: Indices) -> Callable[[Array], Array]:
+        """Known mean of some fields: at points X (n, p) values (n, T)."""
         return partial(self._at, self.guess, observed, fields, self.innovation_mean)
+
+    def mean_of(self, observed: Observations, fields: Indices) -> Mean:
+        """Prior mean of some fields, with coefficients where some of the innovations' are estimated."""
+        known = self.known_of(observed, fields)
+        return known if self.estimated is None else KnownPlusEstimated(known, self.estimated)
 
     def scale_at(self, X: Array, observed: Observations) -> Array:
         """Give the standard deviation (n,) of the error at points X; `DataError` where it is not above 0."""
@@ -204,17 +212,17 @@ class Innovations:
         from_map: Array,
         variance: Array,
         noise: Array,
-        stated_mean: float,
         *,
+        mean: float | Array = 0.0,
         told: bool,
     ) -> "Innovations":
-        """Compare innovations (T, n) less their stated mean, NaN where there is none, with variances (n,)."""
+        """Compare innovations (T, n) less their mean, NaN where there is none, with variances (n,)."""
         there = ~np.isnan(from_background)
         count, d_b, d_a = int(there.sum()), from_background[there], from_map[there]
         stated, of_noise = ((there * each).sum() for each in (variance + noise, noise))
         return cls(
             count,
-            float(d_b.mean()) + stated_mean,
+            float((from_background + mean)[there].mean()),
             float(np.sqrt(np.sum(d_b**2) / stated)) if told else None,
             float(np.sum(d_a * d_b) / of_noise) if told else None,
         )
@@ -240,14 +248,17 @@ class Innovations:
         )
 
 
-def over_scale(mean: Mean, scale: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Give a known mean (n, T) over the scale of the field."""
-    assert callable(mean)  # of a background
+def over_scale(mean: Mean, scale: Callable[[Array], Array]) -> Mean:
+    """Give a mean of a background over the scale of the field."""
 
-    def divided(X: Array) -> Array:
-        return np.asarray(np.asarray(mean(X)) / scale(X)[:, None])
+    def divided(of: Callable[[Array], ArrayLike], X: Array) -> Array:
+        return np.asarray(np.asarray(of(X)) / scale(X)[:, None])
 
-    return divided
+    if isinstance(mean, KnownPlusEstimated):
+        names, basis_at = mean.coefficient_names, mean.estimated.basis_at
+        return KnownPlusEstimated(partial(divided, mean.known), BasisMean(partial(divided, basis_at), names))
+    assert callable(mean)
+    return partial(divided, mean)
 
 
 def weighted(

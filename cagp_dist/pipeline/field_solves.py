@@ -19,7 +19,7 @@ from cagp_dist.pipeline.grid_places import GridPlaces
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.posterior.result import Posterior, Progress
-from cagp_dist.prior import Prior
+from cagp_dist.prior import KnownPlusEstimated, Prior
 from cagp_dist.runtime.memo import Memo
 from cagp_dist.samples import posterior_by_samples
 from cagp_dist.solvers import Neighbours, Solver, Status
@@ -359,15 +359,16 @@ def _std_by_time(variances: Sequence[Array], *, fields: int) -> Array:
 
 
 def prior_of_times(prior: Prior, times: slice) -> Prior:
-    """Restrict the mean of a prior to some of its columns; one that is estimated has none."""
-    if prior.estimates_mean:
+    """Restrict the mean of a prior to some of its columns; what is estimated has none."""
+    if not prior.knows_mean:
         return prior
 
     def own(X: Array) -> Array:
-        values = prior.mean_at(X)  # one column, where all fields have the same
+        values = prior.known_at(X)  # one column, where all fields have the same
         return values if values.shape[1] == 1 else values[:, times]
 
-    return replace(prior, mean=own)
+    mean = prior.mean
+    return replace(prior, mean=replace(mean, known=own) if isinstance(mean, KnownPlusEstimated) else own)
 
 
 def _steps(

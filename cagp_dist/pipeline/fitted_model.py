@@ -28,7 +28,7 @@ from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.split import Split
-from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.prior import EstimatedMean, KnownPlusEstimated, Mean, Prior
 from cagp_dist.remedies import Setting
 from cagp_dist.runtime.memo import Memo
 from cagp_dist.space.sphere import one_or_all
@@ -141,6 +141,8 @@ class FittedModel:
     @property
     def estimates_mean(self) -> bool:
         """Whether coefficients of the mean are estimated with the field."""
+        if isinstance(self.mean, Background):
+            return self.mean.estimated is not None
         return is_estimated(self.mean)
 
     @property
@@ -149,7 +151,9 @@ class FittedModel:
         if isinstance(self.mean, (str, int, float)):
             return self.mean
         if isinstance(self.mean, Background):
-            return f"background {self.mean.guess.field.name}"
+            names = () if self.mean.estimated is None else self.mean.estimated.coefficient_names
+            beside = f", and estimated with the field: {', '.join(names)}" if names else ""
+            return f"background {self.mean.guess.field.name}{beside}"
         for name, family in MEANS.items():
             if isinstance(self.mean, type(family)) and family == self.mean:
                 return name
@@ -340,8 +344,8 @@ def known_noise(observed: Observations, there: Indices, noise_std: float | None)
 
 def innovations_over_scale(
     observed: Observations, background: Background, noise_std: float | None
-) -> Observations:
-    """Innovations over the standard deviation of the background's error, and their noise likewise."""
+) -> tuple[Observations, Mean]:
+    """Innovations over the standard deviation of the background's error, with noise and mean likewise."""
     there = observed.there
     known = np.broadcast_to(known_noise(observed, there, noise_std), observed.north.shape)
     if not (known[there] > 0.0).all():
@@ -354,9 +358,15 @@ def innovations_over_scale(
     scale = np.ones(known.size)
     scale[there] = background.scale_at(observed.X[there], observed)
     values = observed.values.copy()
-    mean = background.mean_of(observed, np.arange(observed.fields))
+    mean = background.known_of(observed, np.arange(observed.fields))
     values[:, there] = (values[:, there] - mean(observed.X[there]).T) / scale[there]
-    return replace(observed, values=values, noise_variance=known / scale**2)
+    left: Mean = 0.0
+    if background.estimated is not None:
+        whole = background.mean_of(observed, np.arange(observed.fields))
+        basis = over_scale(whole, partial(background.scale_at, observed=observed))
+        assert isinstance(basis, KnownPlusEstimated)
+        left = basis.estimated
+    return replace(observed, values=values, noise_variance=known / scale**2), left
 
 
 def _check_nugget(nugget_std: float | None, *, known: bool) -> None:

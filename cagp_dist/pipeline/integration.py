@@ -34,7 +34,7 @@ from cagp_dist.pipeline.map_solves import solve_map
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.predictive import Gaussian, Mixture, Predictive
-from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.prior import Prior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
 from cagp_dist.text import alternatives, counted
 
@@ -145,8 +145,8 @@ def predict_fields(
         if fine is not None and targets.mean_at is not None:
             for some, distribution in mixtures(found, fields, weighted(targets.mean_at.wanted, scale)):
                 fine[chosen, some] = distribution.mean
-        if isinstance(learned.mean, EstimatedMean) and learned.estimates_mean:
-            names = tuple(learned.mean.coefficient_names)
+        if fields.mean.estimates_mean:
+            names = tuple(fields.mean.coefficient_names)
             drift = drift or DriftCoefficients(names, np.empty((len(names), T)), np.empty((len(names), T)))
             of_terms = Mixture(*found.coefficients(fields))
             drift.values[:, chosen], drift.std[:, chosen] = of_terms.mean.T, of_terms.std.T

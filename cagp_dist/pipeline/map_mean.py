@@ -39,6 +39,7 @@ def residuals_about(mean: Mean, X: Array, values: Array) -> Array:
     if not isinstance(mean, EstimatedMean) or callable(mean):
         return np.asarray(values - Prior(Matern32(1.0), 1.0, mean).mean_at(X).T)
     basis = np.asarray(mean.basis_at(X))
+    values = values - Prior(Matern32(1.0), 1.0, mean).known_at(X).T
     return np.asarray(values - (basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]).T)
 
 

@@ -93,8 +93,8 @@ def fit(
         else:
             held = asked
             if isinstance(asked.mean, Background) and asked.mean.scales:
-                decide = innovations_over_scale(decide, asked.mean, asked.noise_std)
-                held = replace(asked, mean=0.0, noise_std=None, nugget_std=0.0)
+                decide, mean = innovations_over_scale(decide, asked.mean, asked.noise_std)
+                held = replace(asked, mean=mean, noise_std=None, nugget_std=0.0)
             model = fit_model(
                 decide,
                 Split(decide.there),
@@ -240,17 +240,19 @@ def innovations_of(task: Task, model: FittedModel, execution: Execution) -> Inno
         window_hours=None,
         times=None,
     )
-    analysed = predict(alone, model, replace(execution, certifies=False, checkpoints=None, weights=None)).mean
+    found = predict(alone, model, replace(execution, certifies=False, checkpoints=None, weights=None))
     X, values = observed.X[there], observed.values[:, there]
-    guess = background.mean_of(observed, np.arange(observed.fields))(X).T
+    guess = background.known_of(observed, np.arange(observed.fields))(X).T
+    mean: Array = np.full(values.shape, background.innovation_mean)
+    if background.estimated is not None and found.drift is not None:
+        about = (np.asarray(background.estimated.basis_at(X)) @ found.drift.values).T
+        mean, guess = mean + about, guess + about
     variance = np.full(there.size, model.kernel.variance)
     if (scale := model.scale(observed)) is not None:
         variance = variance * scale(X) ** 2
     noise = model.noise_of(np.broadcast_to(model.known_noise, observed.north.shape)[there])
     told = model.result is None or not {"variance", "noise_variance"}.isdisjoint(model.held)
-    return Innovations.of(
-        values - guess, values - analysed, variance, noise, background.innovation_mean, told=told
-    )
+    return Innovations.of(values - guess, values - found.mean, variance, noise, mean=mean, told=told)
 
 
 def score(task: Task, priors: Priors, solution: Solution, distributions: Distributions) -> Result:

@@ -64,14 +64,18 @@ def remove_mean(
     known: Coefficients | None = None,
 ) -> PriorMean:
     """Take the prior mean off the data of a problem of `cagp_dist.posterior.problem.Problems`."""
+    known_mean = None
+    if prior.knows_mean:
+        known_mean = averaged(problem.targets, pattern.mean_at(prior, target_points(problem.targets)))
     if not prior.estimates_mean:
-        points = target_points(problem.targets)
-        return PriorMean(problem, averaged(problem.targets, pattern.mean_at(prior, points)))
+        assert known_mean is not None
+        return PriorMean(problem, known_mean)
     found = known
     if found is None:
         found, problem = coefficients_of(prior, problem, solver, plan=plan, executor=executor)
     fitted = found.of_given_basis(problem.residuals)
     residuals, mean = found.without_mean(problem.residuals)
+    mean = mean if known_mean is None else mean + known_mean
     problem = replace(problem, residuals=np.ascontiguousarray(residuals))
     if not variances:
         return PriorMean(problem, mean, found, fitted=fitted)

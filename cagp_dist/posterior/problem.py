@@ -50,8 +50,8 @@ class Pattern:
         return np.asarray(~np.isnan(self.y[self.fields[0]]))
 
     def mean_at(self, prior: Prior, points: Array) -> Array:
-        """Prior mean of these fields at points (q, p), (q, 1), or (q, t) where it differs."""
-        mean = prior.mean_at(points)
+        """Known mean of these fields at points (q, p), (q, 1), or (q, t) where it differs."""
+        mean = prior.known_at(points)
         if mean.shape[1] not in (1, len(self.y)):
             raise ArgumentError(
                 f"the prior mean has {counted(mean.shape[1], 'column')} for "
@@ -224,7 +224,7 @@ class Problems:
             seen = pattern.observed()
             # coefficients of a mean that are estimated need the Gram matrix first
             values = seen.values
-            if not self.prior.estimates_mean:
+            if self.prior.knows_mean:
                 values = values - pattern.mean_at(self.prior, seen.X)
             problem = Problem(self._gram(seen), values, self.targets, full_covariance=self.full_covariance)
             self._latest = pattern, problem

@@ -243,7 +243,7 @@ def fit_prior(
     note(f"likelihood: {sites.likelihood}")
     mean = model.mean
     if isinstance(mean, Background) and mean.scales:
-        decide, mean = innovations_over_scale(decide, mean, None), 0.0
+        decide, mean = innovations_over_scale(decide, mean, None)
     noise = np.broadcast_to(model.of_observations(decide).noise_variance, decide.north.shape)[sites.chosen]
     own = mean_of(mean, decide, sites.chosen, sites.times)
     worth = effective_times(model.kernel, noise, sites, decide, own)

@@ -531,6 +531,7 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
             "leave either out.",
             key="background-with-others",
         )
+    estimated = table.mean_family(job.observations.variable) if table.estimates_mean else None
     points = observation_points(field)
     if fit_field is not None and not points.space.has_latitudes:
         raise ConfigurationError(
@@ -544,6 +545,7 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
         variable=job.observations.variable,
         units=variable.units,
         around=around,
+        estimated=estimated if isinstance(estimated, EstimatedMean) else None,
     )
     if table.background_std is None and (table.in_time or table.numbers is not None or table.parts > 1):
         found = replace(found, std=None)  # the spread of an ensemble, instead of which there is the variance

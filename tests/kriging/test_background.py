@@ -16,7 +16,8 @@ from ..oracle import kernel_matrix
 
 LATITUDE, LONGITUDE = np.arange(40.0, 61.0, 1.0), np.arange(-12.0, 15.0, 1.0)
 KERNEL, NOISE = cagp.Matern32(0.05, 4.0), 0.5
-QUIET = {"hyperparameters": "plug-in", "progress": False}
+PLUGGED = {"hyperparameters": "plug-in"}
+QUIET = {**PLUGGED, "progress": False}
 
 
 def on_grid(values, name="t2m", units="K", times=None):
@@ -84,6 +85,52 @@ def test_the_posterior_is_that_of_dense_algebra(world, of_places, solver):
     )
 
 
+@pytest.mark.parametrize("trend", ["constant", "regional_linear"])
+def test_a_mean_of_the_innovations_is_estimated_with_the_field(world, trend):
+    """As of a map of the innovations alone, to which the background is added; and by dense algebra."""
+    guess, spread, table, to, X = world
+    background = at(guess, np.append(table["lat"], to["lat"]), np.append(table["lon"], to["lon"])) - 273.15
+    alone = {"lat": table["lat"], "lon": table["lon"], "t (degC)": table["t (degC)"] - background[:120]}
+    stated = {"noise_std": NOISE, "kernel": "matern32", "progress": False, "mean": trend}
+    for asked in (
+        {"solver": "cholesky", **PLUGGED},
+        {"solver": cagp.Neighbours(40), **PLUGGED},
+        {"solver": cagp.BlockGaussSeidel(2, block_size=30), **PLUGGED},
+        {"hyperparameters": "integrate"},
+    ):
+        model = cagp.Kriging(**stated, background=guess, background_std=2.0, **asked).fit(table)
+        apart = cagp.Kriging(**stated, variance=4.0, **asked).fit(alone)
+        found, expected = model.predict(to), apart.predict(to)
+        np.testing.assert_allclose(found["mean"], expected["mean"] + background[120:], rtol=1e-7)
+        for name in ("std", "drift_coefficient", "drift_coefficient_std"):
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-5)
+        folds, of_apart = model.cross_validate(5), apart.cross_validate(5)
+        np.testing.assert_allclose(folds["pit"], of_apart["pit"], rtol=1e-5, atol=1e-9)
+        draws, others = model.sample(to, size=2, seed=1), apart.sample(to, size=2, seed=1)
+        np.testing.assert_allclose(draws["t"], others["t"] + background[120:], rtol=1e-5)
+    left, of_apart = model.cross_validate(None), apart.cross_validate(None)
+    np.testing.assert_allclose(left["pit"], of_apart["pit"], rtol=1e-5)
+    asked = {**stated, **PLUGGED, "background": guess, "background_std": spread, "lengthscale": 0.05}
+    found = cagp.krige(table, to=to, **asked)
+    scale = at(spread, np.append(table["lat"], to["lat"]), np.append(table["lon"], to["lon"]))
+    H = np.ones((150, 1))
+    if trend == "regional_linear":
+        H = np.column_stack([H, np.append(table["lat"], to["lat"]), np.append(table["lon"], to["lon"])])
+    K = kernel_matrix(KERNEL, X, X) / 4.0 * np.outer(scale, scale)
+    G, V = K[:120, :120] + NOISE**2 * np.eye(120), K[120:, :120]
+    d, W = alone["t (degC)"], np.linalg.solve(G, K[:120, 120:]).T
+    precision = H[:120].T @ np.linalg.solve(G, H[:120])
+    beta = np.linalg.solve(precision, H[:120].T @ np.linalg.solve(G, d))
+    unseen, residuals = H[120:] - W @ H[:120], d - H[:120] @ beta
+    variance = np.diag(K)[120:] - np.sum(W * V, axis=1)
+    variance += np.sum(unseen @ np.linalg.inv(precision) * unseen, axis=1)
+    np.testing.assert_allclose(found["mean"], background[120:] + H[120:] @ beta + W @ residuals, rtol=1e-7)
+    np.testing.assert_allclose(found["std"], np.sqrt(variance), rtol=1e-7)
+    ratio = residuals @ np.linalg.solve(G, residuals) / 120
+    np.testing.assert_allclose(found.attrs["innovation_ratio"], ratio, rtol=1e-6)
+    np.testing.assert_allclose(found.attrs["innovation_mean"], d.mean(), rtol=1e-9)
+
+
 def test_other_ways_to_ask_have_the_background_too(world):
     """Arrays, leave-one-out and folds, samples, cells of one point's size, and numbers integrated over."""
     guess, spread, table, to, _ = world
@@ -136,7 +183,7 @@ def test_ratios_are_one_where_the_numbers_are_right_and_not_elsewhere_t47():
             stated = stated_variance * K + stated_noise * np.eye(n)
             d_a = d_b - stated_variance * K @ np.linalg.solve(stated, d_b)
             variance, of_noise = np.full(n, stated_variance * K[0, 0]), np.full(n, stated_noise)
-            found = Innovations.of(d_b.T, d_a.T, variance, of_noise, 0.0, told=True)
+            found = Innovations.of(d_b.T, d_a.T, variance, of_noise, told=True)
             return d_a, found
 
         d_a, right = ratios(1.0, noise)
@@ -249,7 +296,7 @@ def test_what_cannot_be_told_is_refused(world):
         ("background-noise", table, {"background_std": spread}),
         ("background-std-and-variance", table, {"background_std": 2.0, "variance": 4.0}),
         ("background-std-and-variance", table, {"background_std": 2.0, "kernel": KERNEL}),
-        ("background-with-others", table, {"mean": ["regional_linear"]}),
+        ("background-with-others", table, {"mean": [guess]}),
         ("background-with-others", table, {"prior": cagp.Prior(KERNEL, 0.25)}),
         ("background-std-alone", table, {"background": None, "background_std": 2.0}),
         ("background", table, {"background": "forecast.nc"}),

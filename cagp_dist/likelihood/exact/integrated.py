@@ -97,7 +97,7 @@ class SharedFields:
     @property
     def residuals(self) -> Array:
         """Values beside a known mean (n, T)."""
-        return self.values if self.mean.estimates_mean else self.values - self.mean.mean_at(self.X)
+        return self.values - self.mean.known_at(self.X)
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ class Integrated:
             lambda kernel: prior_variance(kernel, targets),
             noise_variance,
         )
-        if not fields.mean.estimates_mean:
-            known = averaged(targets, fields.mean.mean_at(points))
+        if fields.mean.knows_mean:
+            known = averaged(targets, fields.mean.known_at(points))
             found = found._replace(location=found.location + known.T)
         return found
 

@@ -233,13 +233,16 @@ class PriorTable(JobTable):
         there, std = self.background is not None, self.background_std is not None
         yield std and not there, "background_std given without background; give both, or leave it out"
         yield (
-            (self.mean == values.ZERO) is not there,
-            f"{mean} {'cannot be combined with' if there else 'given without'} background, which is the "
-            "mean; leave mean out",
+            (self.mean == values.ZERO and not there) or (there and (self.reads_mean or self.is_previous)),
+            f"{mean} {'cannot be combined with' if there else 'given without'} background; leave mean out",
         )
         yield (
             there and bool(self.covariates),
             "covariates cannot be combined with background, which is the mean; leave them out",
+        )
+        yield (
+            there and self.mean != values.ZERO and self.time_kernel is not None,
+            f"{mean} cannot be combined with background and time_kernel yet; leave mean out",
         )
         yield (
             std and known,
@@ -363,7 +366,7 @@ class PriorTable(JobTable):
     @property
     def family(self) -> str:
         """Name of what is fitted or read: beside the previous run, a mean by latitude."""
-        if self.background is not None:
+        if self.mean == values.ZERO:
             return MEAN  # of which nothing is fitted
         return BESIDE_PREVIOUS if self.is_previous else self.mean
 
@@ -384,7 +387,7 @@ class PriorTable(JobTable):
     @property
     def estimates_mean(self) -> bool:
         """Whether coefficients of the mean are estimated with the field."""
-        return not self.reads_mean and not self.is_previous and self.background is None
+        return not self.reads_mean and self.mean not in (values.PREVIOUS, values.ZERO)
 
     @property
     def coefficients(self) -> int:
