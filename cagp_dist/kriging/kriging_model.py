@@ -184,9 +184,10 @@ def krige(
         converted; observations where it is not known are left out, and targets are NaN there, with a
         warning. Also "file:PATH:VARIABLE", "zarr:ADDRESS:VARIABLE" or another source of fields. With a
         dimension of members, or as a sequence of them, it is an ensemble: its mean, and its spread (divisor
-        n - 1) as ``background_std``. What is expected of observation minus background is 0, or the number
-        ``mean``. The attributes ``innovation_mean``, ``innovation_std_ratio`` and ``innovation_ratio`` say
-        whether variance and noise are right; the ratios are 1 then.
+        n - 1) as ``background_std``. What is expected of observation minus background is 0, the number
+        ``mean``, or a trend named there, which is estimated with the field, but not with ``at``. The
+        attributes ``innovation_mean``, ``innovation_std_ratio`` and ``innovation_ratio`` say whether variance
+        and noise are right; the ratios are 1 then.
     background_std : number, xarray.DataArray or Dataset, or str, optional
         Standard deviation of the error of the background, which holds the variance of the kernel; noise is
         held too where it is given. A field needs ``noise_std``. None: the variance is fitted.

@@ -311,6 +311,7 @@ def test_what_cannot_be_told_is_refused(world):
 def test_a_job_gives_the_same_bits(world, of_places, tmp_path):
     """Of a file whose name has the day, with a hole, in a daily job's way; and its report says so."""
     guess, spread, table, to, _ = world
+    mean = {"mean": "constant"} if of_places else {}
     at_noon = np.datetime64("2020-01-01T12", "ns")
     holed = guess.where((guess["lat"] < 58.0) | (guess["lon"] < 8.0)).expand_dims(time=[at_noon])
     holed.to_netcdf(tmp_path / "guess20200101.nc", engine="h5netcdf")
@@ -338,6 +339,7 @@ def test_a_job_gives_the_same_bits(world, of_places, tmp_path):
                 "background": address,
                 "background_std": std,
                 "hyperparameters": "plug-in",
+                **mean,
             },
             recalibration={"method": "none"},
             solver={"name": "cholesky"},
@@ -354,6 +356,7 @@ def test_a_job_gives_the_same_bits(world, of_places, tmp_path):
             noise_std=NOISE,
             kernel="matern32",
             **QUIET,
+            **mean,
         )
     found = found.dropna("place")
     with xr.open_zarr(path, group="targets") as published, xr.open_zarr(path) as root:
