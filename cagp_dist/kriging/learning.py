@@ -9,7 +9,7 @@ from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
-from cagp_dist.kernels import Kernel
+from cagp_dist.kernels import SPACE_COLUMNS, Kernel
 from cagp_dist.kriging.given_observations import given_kernel, says_mean
 from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.background import Background
@@ -30,6 +30,9 @@ Numbers: TypeAlias = float | Sequence[float] | None
 def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> ModelSettings:
     """Give what is said of kernel, noise and mean; the rest is fitted."""
     given, in_time = given_kernel(model), observed.points.in_time
+    for kernel in (given, None if model.prior is None else model.prior.kernel):
+        if isinstance(kernel, Kernel):
+            check_columns(kernel, observed.space)
     if not in_time and isinstance(given, Kernel) and given.of_space_and_time:
         raise ArgumentError(
             f"the kernel is {given!r}, one of space and time, and each field would be a map of its own; "
@@ -135,6 +138,27 @@ def fixed_numbers(
     chords += [space.of_kilometres(number) for number in _each("lengthscale_km", lengthscale_km)]
     found = {"lengthscale": chords, "variance": _each("variance", variance)}
     return {name: numbers for name, numbers in found.items() if numbers}
+
+
+def check_columns(kernel: Kernel, space: Space) -> None:
+    """Refuse a kernel of columns that observations do not have, or of directions in another space."""
+    layout = kernel.layout
+    if layout is None or kernel.of_space_and_time:
+        return
+    if layout.axes:
+        raise ArgumentError(
+            f"the kernel is {kernel!r}, of points with columns of {', '.join(layout.axes)} beside space, "
+            "which krige does not read; expected a kernel of space, or of space and time. cagp.condition "
+            "takes such points.",
+            key="kernel-of-axes",
+        )
+    if (layout.space == SPACE_COLUMNS) != space.has_latitudes:
+        needed = "centre=(latitude, longitude)" if space.has_latitudes else "no centre"
+        raise ArgumentError(
+            f"the kernel is {kernel!r}, and the observations lie on the {space.text}; expected {needed} for "
+            "directions there.",
+            key="kernel-of-space",
+        )
 
 
 def check_chords(what: str, kernel: Kernel, space: Space) -> None:

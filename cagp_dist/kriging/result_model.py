@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from cagp_dist import kernels, space_time, time_factors
+from cagp_dist import factors, kernels, space_time, time_factors
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, CagpError
 from cagp_dist.fields.axes import Horizontal, located
@@ -24,7 +24,7 @@ from cagp_dist.variables.units import plain_units
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging
 
-_HOMES = (kernels, space_time, time_factors)
+_HOMES = (kernels, factors, space_time, time_factors)
 
 
 def model_of(result: xr.Dataset, observations: Source) -> "Kriging":

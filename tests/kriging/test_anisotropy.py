@@ -122,6 +122,22 @@ def test_what_is_no_ellipse_is_refused(key, settings):
     assert caught.value.key == key
 
 
+def test_a_result_says_its_ellipse_and_kernels_of_other_points_are_refused():
+    table = drawn(n=40)
+    kernel = cagp.Anisotropic(cagp.Matern32(20.0, 4.0), 4.0, 30.0)
+    given = {"columns": COLUMNS, "to": 50.0, "noise_std": 0.3, "progress": False}
+    found = cagp.krige(table, kernel=kernel, **given)
+    assert repr(kernel) == found.attrs["kernel"]
+    assert found.cagp.plot.variogram(table) is not None  # by the kernel that the attributes say
+    region = cagp.Anisotropic(cagp.Matern32(0.2), 2.0, 0.0, centre=(45.0, 10.0))
+    labels = cagp.Matern32(0.2) * cagp.Coregion([[1.0, 0.5], [0.5, 1.0]])
+    for other, key in ((region, "kernel-of-space"), (labels, "kernel-of-axes")):
+        for way in ({"kernel": other}, {"prior": cagp.Prior(other, 0.1, 0.0), "noise_std": None}):
+            with pytest.raises(ArgumentError) as caught:
+                cagp.krige(table, **{**given, **way})
+            assert caught.value.key == key
+
+
 def test_the_globe_has_no_directions_beyond_a_cap():
     around = {
         "lat": np.linspace(-60.0, 60.0, 40),
