@@ -281,6 +281,11 @@ def _fitted(model: Model, data: Data, mean: Mean, asked: _Asked) -> FitResult:
     limits = make_bounds(asked.bounds, data.scales(), model.numbering)
     if own_noise is not None:
         limits = limits.above(-float(own_noise.min()))
+    noise = (asked.start or {}).get("noise_variance")
+    if isinstance(noise, float) and noise > 0.0 and "noise_variance" not in (asked.bounds or {}):
+        # one that other points left at their bound: of a field without noise
+        inside = min(max(noise, limits.noise_variance[0]), limits.noise_variance[1])
+        asked = replace(asked, start={**(asked.start or {}), "noise_variance": inside})
     counter = Counter(asked.progress)
 
     from cagp_dist.runtime import given_or_threads

@@ -354,3 +354,14 @@ def test_what_does_not_fit_a_sum_is_refused(kernel, settings, key):
 
 def test_one_class_in_a_tuple_is_that_class():
     assert Model.of((cagp.Matern12,)) == Model.of(cagp.Matern12)
+
+
+def test_a_noise_that_began_below_its_bound_begins_there():
+    """As one that other points of a field without noise left at theirs; a bound that is given is kept."""
+    X = np.random.default_rng(0).uniform(size=(40, 2))
+    y = np.sin(3.0 * X[:, 0])
+    start = {"noise_variance": 1e-30}
+    assert cagp.fit(cagp.Matern32, X, y, start=start, starts=1).log_likelihood is not None
+    with pytest.raises(ArgumentError) as refusal:
+        cagp.fit(cagp.Matern32, X, y, start=start, bounds={"noise_variance": (1e-6, 1.0)})
+    assert refusal.value.key == "start-outside-bounds"
