@@ -1,7 +1,7 @@
 """Prior means of a field on the globe: families with coefficients that least squares finds, by name.
 
-A family is fitted to values at latitudes and longitudes and gives a mean, a function of unit vectors that
-`cagp_dist.Prior` takes::
+One is a basis whose coefficients are estimated with the field, an `EstimatedMean`, or is read. What is fitted
+before gives a function of unit vectors that `cagp_dist.Prior` takes::
 
     min over c of  sum_i w_i (y_i - a(x_i) - sum_k c_k phi_k(x_i))^2        w = cos(lat), the area of a cell
 
@@ -11,7 +11,7 @@ for every field by itself. `MEANS` holds all families by the names that jobs use
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar, Literal, Protocol, cast
+from typing import Any, ClassVar, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,11 +20,23 @@ from cagp_dist.arrays import Array, Marks, Mask
 from cagp_dist.checks import as_numbers
 from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import area_weights, degrees, unit_sphere
+from cagp_dist.geometry import area_weights, degrees, is_pole, unit_sphere, widest_gap
+from cagp_dist.space import Space
 from cagp_dist.text import alternatives, counted, place_text
 
 Times = NDArray[np.datetime64]
 Basis = Literal["power", "harmonic"]
+WIDEST_REGION = 180.0  # Degrees of longitude over which a linear function of it can be meant
+
+
+@runtime_checkable
+class EstimatedMean(Protocol):
+    """A mean ``H c`` whose coefficients c are estimated with the field; nothing is known of them before."""
+
+    @property
+    def coefficient_names(self) -> tuple[str, ...]: ...  # one for each of the k columns, for messages
+
+    def basis_at(self, X: Array, /) -> ArrayLike: ...  # columns of H (n, k) at points X (n, p)
 
 
 class FieldMean(Protocol):
@@ -34,7 +46,7 @@ class FieldMean(Protocol):
 
 
 class MeanFamily(Protocol):
-    """What a prior mean is fitted from.
+    """What a prior mean is fitted from, before the field.
 
     Attributes
     ----------
@@ -229,9 +241,9 @@ class CovariateField(Protocol):
 
 @dataclass(frozen=True)
 class WithCovariates:
-    """A polynomial in latitude and multiples of static fields, a `MeanFamily`."""
+    """A trend and multiples of static fields."""
 
-    base: LatitudePolynomial
+    base: EstimatedMean
     covariates: tuple[CovariateField, ...]  # at least one
 
     units: ClassVar[str] = ""
@@ -243,11 +255,11 @@ class WithCovariates:
 
     @property
     def coefficient_names(self) -> tuple[str, ...]:
-        """Those of the polynomial, and the names of the fields."""
+        """Those of the trend, and the names of the fields."""
         return (*self.base.coefficient_names, *(each.name for each in self.covariates))
 
     def basis_at(self, X: Array) -> Array:
-        """Columns at unit vectors X (n, 3), or those beside hours: of polynomial and fields."""
+        """Columns at unit vectors X (n, 3), or those beside hours: of trend and fields."""
         X = X[:, :3]
         columns = [(each.name, each.at(X)) for each in self.covariates]
         for name, values in columns:
@@ -293,6 +305,60 @@ class FittedBasis:
 
 
 @dataclass(frozen=True)
+class RegionalLinear:
+    """Linear functions of latitude and longitude in degrees, an `EstimatedMean`; a pole has no longitude."""
+
+    centre_degrees: tuple[float, float]  # latitude and longitude, -180 to 180, from which both are counted
+    coefficient_names: tuple[str, ...] = ("constant", "latitude", "longitude")
+
+    def basis_at(self, X: Array) -> Array:
+        """Columns at unit vectors X (n, 3), or those beside hours, shape (n, 3)."""
+        latitude, longitude = degrees(X[:, :3])
+        east = np.mod(longitude - self.centre_degrees[1] + 180.0, 360.0) - 180.0
+        east = np.where(is_pole(latitude), 0.0, east)
+        return np.column_stack([np.ones(len(X)), latitude - self.centre_degrees[0], east])
+
+
+@dataclass(frozen=True)
+class PlaneLinear:
+    """Linear functions of x and y of a plane since its centre, an `EstimatedMean`."""
+
+    coefficient_names: tuple[str, ...] = ("constant", "x", "y")
+
+    def basis_at(self, X: Array) -> Array:
+        """Columns at positions X (n, 2), or (n, 4) beside hours, shape (n, 3)."""
+        return np.column_stack([np.ones(len(X)), X[:, :2]])
+
+
+def regional_linear(space: Space, north: Array, east: Array) -> RegionalLinear | PlaneLinear:
+    """Count from the middle of places, poles left out."""
+    if not space.has_latitudes:
+        return PlaneLinear()
+    there = ~is_pole(north)
+    latitude, longitude = north[there], east[there]
+    west, gap = widest_gap(longitude)
+    width = 360.0 - gap
+    if width > WIDEST_REGION:
+        polynomials = {name: each for name, each in MEANS.items() if isinstance(each, LatitudePolynomial)}
+        raise ArgumentError(
+            f'mean "regional_linear" is linear in longitude, and the observations span {width:g} degrees of '
+            f"it; expected at most {WIDEST_REGION:g}. Around the globe take a trend in latitude: "
+            f"{alternatives(name for name, each in polynomials.items() if each.degree)}.",
+            key="regional-mean",
+        )
+    middle = 0.5 * float(latitude.min() + latitude.max())
+    return RegionalLinear((middle, (west + 0.5 * width + 180.0) % 360.0 - 180.0))
+
+
+@dataclass(frozen=True)
+class PlacedFamily:
+    """An `EstimatedMean` that depends on where the observations lie."""
+
+    at: Callable[[Space, Array, Array], EstimatedMean]  # of their space, north and east (n,)
+    count: int  # of coefficients
+
+
+@dataclass(frozen=True)
 class ReadFamily:
     """A family that is read from what ``NAME:ADDRESS`` names."""
 
@@ -304,16 +370,19 @@ class ReadFamily:
         return family
 
 
-MEANS: dict[str, MeanFamily | ReadFamily] = {
+MEANS: dict[str, EstimatedMean | PlacedFamily | ReadFamily] = {
     "constant": LatitudePolynomial("power", 0),
     "quadratic-latitude": LatitudePolynomial("power", 2),
     "harmonic-latitude": LatitudePolynomial("harmonic", 4),
+    "regional_linear": PlacedFamily(regional_linear, 3),
     "climatology": ReadFamily("cagp_dist.fields.climatology:open_climatology"),
 }
-"""All families by the names that jobs use; `mean_family` gives one."""
+"""All by the names that jobs and calls use; a new one is an `EstimatedMean` here: two members are enough."""
 
-SPELLINGS = tuple(f"{name}:PATH" if isinstance(kind, ReadFamily) else name for name, kind in MEANS.items())
-"""How each is written."""
+
+def spellings() -> tuple[str, ...]:
+    """List how each is written."""
+    return tuple(f"{name}:PATH" if isinstance(kind, ReadFamily) else name for name, kind in MEANS.items())
 
 
 COVARIATE_READER = "cagp_dist.fields.covariates:open_covariate"  # imported when needed
@@ -325,13 +394,14 @@ def mean_family(
     variable: str = "t2m",
     covariates: Sequence[str | CovariateField] = (),
     covariates_missing: Marks = None,
-) -> MeanFamily:
+    places: tuple[Space, Array, Array] | None = None,
+) -> MeanFamily | EstimatedMean:
     """Give the family of prior means that a job names.
 
     Parameters
     ----------
     name : str
-        A key of `MEANS`, with ``:`` and the address behind it where the family is read: one of `SPELLINGS`.
+        A key of `MEANS`, with ``:`` and the address behind it where the family is read.
     variable : str
         Name of the variable where the family is read from a file.
     covariates : sequence of str or CovariateField
@@ -339,15 +409,18 @@ def mean_family(
         file, ``"zarr:ADDRESS:VARIABLE"`` of a store, or what `cagp_dist.covariate` makes of a DataArray.
     covariates_missing : number or sequence of numbers, optional
         What stands where those that are read are not known, as ``missing`` of `cagp_dist.covariate`.
+    places : tuple, optional
+        Space, and north and east (n,) of the observations, from whose middle "regional_linear" is counted.
 
     Returns
     -------
-    MeanFamily
+    MeanFamily or EstimatedMean
 
     Raises
     ------
     ArgumentError
-        If there is no such family, or it has no coefficients to stand beside those of covariates.
+        If there is no such family, or it has no coefficients to stand beside those of covariates, or it is
+        no `EstimatedMean`.
     DataError, BudgetError
         If what it is read from is damaged, or does not fit into memory.
     """
@@ -356,16 +429,28 @@ def mean_family(
     if isinstance(family, ReadFamily) and address and not covariates:
         return family.read(address, variable=variable)
     if family is None or isinstance(family, ReadFamily) != bool(address):
-        raise ArgumentError(f"mean is {name!r}; expected {alternatives(SPELLINGS)}.", key="mean-unknown")
-    if not covariates:
-        assert not isinstance(family, ReadFamily)
-        return family
-    if not isinstance(family, LatitudePolynomial):
-        named = [kind for kind, each in MEANS.items() if isinstance(each, LatitudePolynomial)]
+        raise ArgumentError(f"mean is {name!r}; expected {alternatives(spellings())}.", key="mean-unknown")
+    if isinstance(family, ReadFamily):
+        named = [kind for kind, each in MEANS.items() if not isinstance(each, ReadFamily)]
         raise ArgumentError(
             f"mean is {name!r} with covariates; expected {alternatives(named)} beside them.",
             key="covariates-without-mean",
         )
+    if isinstance(family, PlacedFamily):
+        if places is None:
+            raise ArgumentError(
+                f"mean is {name!r}, which is counted from the middle of the observations; expected places.",
+                key="mean-without-places",
+            )
+        family = family.at(*places)
+    if not isinstance(family, EstimatedMean):
+        raise ArgumentError(
+            f"MEANS[{name!r}] is {family!r}; expected coefficient_names and basis_at(X), the columns of its "
+            "basis at points X (n, p).",
+            key="mean-type",
+        )
+    if not covariates:
+        return family
     fields: tuple[CovariateField, ...] = tuple(
         _imported(COVARIATE_READER)(each, missing=covariates_missing) if isinstance(each, str) else each
         for each in covariates

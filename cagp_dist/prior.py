@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,17 +10,8 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import as_variances, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
+from cagp_dist.means import EstimatedMean
 from cagp_dist.text import counted
-
-
-@runtime_checkable
-class EstimatedMean(Protocol):
-    """A mean ``H c`` whose coefficients c are estimated with the field; nothing is known of them before."""
-
-    @property
-    def coefficient_names(self) -> tuple[str, ...]: ...  # one for each of the k columns, for messages
-
-    def basis_at(self, X: Array, /) -> ArrayLike: ...  # columns of H (n, k) at points X (n, p)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,14 +23,21 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.covariates import PlaneField, covariate, open_covariate, plane_field
 from cagp_dist.fields.observed_objects import ObservedObject
-from cagp_dist.geometry import degrees, is_pole, widest_gap
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kriging.map_targets import Targets
-from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial, check_known
-from cagp_dist.pipeline import Observations
+from cagp_dist.means import (
+    MEANS,
+    CovariateField,
+    EstimatedMean,
+    PlacedFamily,
+    ReadFamily,
+    RegionalLinear,
+    check_known,
+    mean_family,
+)
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.map_mean import MeanLike, is_read
-from cagp_dist.prior import EstimatedMean, Mean
+from cagp_dist.prior import Mean
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.text import alternatives, counted
 from cagp_dist.variables.units import conversion
@@ -38,8 +45,6 @@ from cagp_dist.variables.units import conversion
 Term: TypeAlias = str | xr.DataArray | CovariateField
 MeanTerms: TypeAlias = Term | Iterable[Term] | Mean
 
-REGIONAL_LINEAR = "regional_linear"
-WIDEST_REGION = 180.0  # Degrees of longitude over which a linear function of it can be meant
 SAME_PLACE = 1e-9  # Chord of places that are the same: 6 mm
 SAME_VALUE = 1e-6  # Relative difference of values of one place that are the same
 GROSS = (
@@ -50,35 +55,9 @@ MOST_SHOWN = 3  # places that a warning names
 _OF_PYKRIGE = ("external_Z", "specified", "functional", "point_log")
 
 
-def trends() -> dict[str, EstimatedMean]:
-    """Give those of `cagp_dist.MEANS` whose coefficients are estimated with the field."""
-    return {name: family for name, family in MEANS.items() if isinstance(family, EstimatedMean)}
-
-
-@dataclass(frozen=True)
-class RegionalLinear:
-    """Linear functions of latitude and longitude in degrees, an `EstimatedMean`; a pole has no longitude."""
-
-    centre_degrees: tuple[float, float]  # latitude and longitude, -180 to 180, from which both are counted
-    coefficient_names: tuple[str, ...] = ("constant", "latitude", "longitude")
-
-    def basis_at(self, X: Array) -> Array:
-        """Columns at unit vectors X (n, 3), shape (n, 3)."""
-        latitude, longitude = degrees(X)
-        east = np.mod(longitude - self.centre_degrees[1] + 180.0, 360.0) - 180.0
-        east = np.where(is_pole(latitude), 0.0, east)
-        return np.column_stack([np.ones(len(X)), latitude - self.centre_degrees[0], east])
-
-
-@dataclass(frozen=True)
-class PlaneLinear:
-    """Linear functions of x and y of a plane since its centre, an `EstimatedMean`."""
-
-    coefficient_names: tuple[str, ...] = ("constant", "x", "y")
-
-    def basis_at(self, X: Array) -> Array:
-        """Columns at positions X (n, 2), or (n, 4) beside hours, shape (n, 3)."""
-        return np.column_stack([np.ones(len(X)), X[:, :2]])
+def trends() -> list[str]:
+    """Name those of `cagp_dist.MEANS` whose coefficients are estimated with the field."""
+    return [name for name, family in MEANS.items() if not isinstance(family, ReadFamily)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +296,7 @@ def _tell_far(
 def named_columns(mean: MeanTerms) -> list[str]:
     """Names in a mean that may be those of columns: neither trends nor addresses of fields."""
     terms = [mean] if isinstance(mean, str) else mean if isinstance(mean, list | tuple) else []
-    known = (*trends(), REGIONAL_LINEAR)
+    known = trends()
     return [term for term in terms if isinstance(term, str) and ":" not in term and term not in known]
 
 
@@ -346,39 +325,30 @@ def mean_given(mean: MeanTerms, observed: ObservedObject) -> MeanLike:
             fields.append(_field(term))
     names = [field.name for field in fields]
     for name in named:
-        if name not in (*trends(), REGIONAL_LINEAR):
+        if name not in trends():
             advice = " Fields are given themselves." if name in _OF_PYKRIGE else ""
             raise ArgumentError(f"mean has the term {name!r}; expected {_expected()}.{advice}", key="mean")
     if not terms or len(named) > 1 or len(set(names)) < len(names):
         raise ArgumentError(
             f"mean is {', '.join([*map(repr, named), *names]) or repr(mean)}; expected one of "
-            f"{alternatives([*trends(), REGIONAL_LINEAR])} and different fields beside it, or a number.",
+            f"{alternatives(trends())} and different fields beside it, or a number.",
             key="mean",
         )
-    trend = named[0] if named else "constant"
-    if not observed.space.has_latitudes:
-        own = _in_plane(trend, fields)
-        return Drift(own, tuple(fields), observed.space) if fields or trend != "constant" else own
-    if trend == REGIONAL_LINEAR:
-        return Drift(_regional(observed.points), tuple(fields))
-    own_trend = trends()[trend]
-    return Drift(own_trend, tuple(fields)) if fields else own_trend
-
-
-def _in_plane(
-    trend: str, fields: Iterable[CovariateField | StaticColumn | PlaneField]
-) -> LatitudePolynomial | PlaneLinear:
-    """Give the trend of a plane, beside columns of its table and fields on its x and y."""
-    others = [field.name for field in fields if not isinstance(field, StaticColumn | PlaneField)]
-    if others or trend not in ("constant", REGIONAL_LINEAR):
-        raise _of_latitudes([*others, trend][0])
-    return PlaneLinear() if trend == REGIONAL_LINEAR else LatitudePolynomial("power", 0)
+    name, space, points = named[0] if named else "constant", observed.space, observed.points
+    kind = MEANS[name]
+    if not space.has_latitudes:
+        others = [field.name for field in fields if not isinstance(field, StaticColumn | PlaneField)]
+        if others or not (name == "constant" or isinstance(kind, PlacedFamily)):
+            raise _of_latitudes([*others, name][0])
+    trend = mean_family(name, places=(space, points.north[points.there], points.east[points.there]))
+    assert isinstance(trend, EstimatedMean)  # no one that is read
+    return Drift(trend, tuple(fields), space) if fields or isinstance(kind, PlacedFamily) else trend
 
 
 def _of_latitudes(term: str) -> ArgumentError:
     return ArgumentError(
         f"mean has the term {term!r}, which is one of latitude and longitude, and the places are points of a "
-        f'plane; expected "constant", "{REGIONAL_LINEAR}", a DataArray on a grid of x and y, or the name of '
+        f'plane; expected "constant", "regional_linear", a DataArray on a grid of x and y, or the name of '
         "a column of the table, which that of the targets has as well.",
         key="mean-of-latitudes",
     )
@@ -387,7 +357,7 @@ def _of_latitudes(term: str) -> ArgumentError:
 def _expected() -> str:
     """Write what a term of a mean may be."""
     return alternatives(
-        [*trends(), REGIONAL_LINEAR],
+        trends(),
         "the name of a column of the table",
         "a field: an xarray.DataArray, cagp_dist.covariate(...), "
         '"file:PATH:VARIABLE" or "zarr:ADDRESS:VARIABLE"',
@@ -407,23 +377,6 @@ def _field(term: object) -> CovariateField:
         found: CovariateField = term  # type: ignore[assignment]
         return found
     raise ArgumentError(f"mean has the term {term!r}; expected {_expected()}.", key="mean")
-
-
-def _regional(observed: Observations) -> RegionalLinear:
-    """Count from the middle of the observations, poles left out."""
-    there = observed.there[~is_pole(observed.north[observed.there])]
-    latitude, longitude = observed.north[there], observed.east[there]
-    west, gap = widest_gap(longitude)
-    width = 360.0 - gap
-    if width > WIDEST_REGION:
-        raise ArgumentError(
-            f'mean "{REGIONAL_LINEAR}" is linear in longitude, and the observations span {width:g} degrees '
-            f"of it; expected at most {WIDEST_REGION:g}. Around the globe take a trend in latitude: "
-            f"{alternatives(name for name in trends() if name != 'constant')}.",
-            key="regional-mean",
-        )
-    middle = 0.5 * float(latitude.min() + latitude.max())
-    return RegionalLinear((middle, (west + 0.5 * width + 180.0) % 360.0 - 180.0))
 
 
 def _place(x: Array, space: Space) -> str:

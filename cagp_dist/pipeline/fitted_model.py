@@ -19,7 +19,7 @@ from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
 from cagp_dist.likelihood.kernel_choice import CANDIDATES
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering, is_family
-from cagp_dist.means import MEANS
+from cagp_dist.means import MEANS, EstimatedMean
 from cagp_dist.pipeline.background import Background, over_scale
 from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.fitting import Sites, choose_sites, fit_numbers
@@ -28,7 +28,7 @@ from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.split import Split
-from cagp_dist.prior import EstimatedMean, KnownPlusEstimated, Mean, Prior
+from cagp_dist.prior import KnownPlusEstimated, Mean, Prior
 from cagp_dist.remedies import Setting
 from cagp_dist.runtime.memo import Memo
 from cagp_dist.space.sphere import one_or_all

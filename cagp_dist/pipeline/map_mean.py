@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Matern32
-from cagp_dist.means import MEANS, FieldMean, MeanFamily, ReadFamily, mean_family
+from cagp_dist.means import MEANS, EstimatedMean, FieldMean, MeanFamily, ReadFamily, mean_family
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.prior import EstimatedMean, Mean, Prior
+from cagp_dist.prior import Mean, Prior
 from cagp_dist.variables import range_error
 from cagp_dist.variables.units import conversion
 

@@ -111,5 +111,8 @@ def _runs_before(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Callable[
 
 def _others(job: Job) -> list[str]:
     """Digests of what is read beside the observations."""
-    family, targets = job.prior.mean_family(job.observations.variable), job.design.targets
-    return [family.content_sha256 or "", "" if targets is None else file_sha256(targets_path(targets))]
+    targets = job.design.targets
+    return [
+        job.prior.mean_sha256(job.observations.variable),
+        "" if targets is None else file_sha256(targets_path(targets)),
+    ]

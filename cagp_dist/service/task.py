@@ -23,7 +23,7 @@ from cagp_dist.fields.tables import read_places
 from cagp_dist.geometry import coinciding
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import AUTO, KERNELS, Family, Lengthscales, families_of
-from cagp_dist.means import FieldMean, MeanFamily, WithCovariates
+from cagp_dist.means import MEANS, EstimatedMean, FieldMean, MeanFamily, PlacedFamily, WithCovariates
 from cagp_dist.pipeline import (
     MOST_FLAT,
     GridPlaces,
@@ -51,7 +51,6 @@ from cagp_dist.pipeline.recalibration import Errors, Recalibration
 from cagp_dist.pipeline.solve_plans import choose_solver
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.task import HeldOut, ModelSettings, Task
-from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints
@@ -230,7 +229,7 @@ class PreparedJob(ChosenPoints):
     """Everything a solve needs; what follows from the fields is worked out once."""
 
     job: Job
-    family: MeanFamily  # of the prior mean
+    family: MeanFamily | EstimatedMean  # of the prior mean
     provenance: Mapping[str, str]  # source of the field, and digests of it and of all else that is read
     simulations: Simulations | None = None  # fields of the prior that are solved for as well
     fit_points: Observations | None = None  # the field at the times of the fit, if not its own
@@ -293,7 +292,7 @@ class PreparedJob(ChosenPoints):
         """Of the prior; that of a field that goes on is fitted before, and then known."""
         if isinstance(self.family, FirstGuess):
             return self.family.background
-        return cast("MeanLike", _Known(self.family) if self.job.prior.is_previous else self.family)
+        return _Known(cast("MeanFamily", self.family)) if self.job.prior.is_previous else self.family
 
     def _given(self, numbers: PriorNumbers) -> ModelSettings:
         """Take kernel and noise as the job gives them."""
@@ -429,12 +428,13 @@ def prepare_job(
     family = family_of(job, field, fit_field)
     chosen = choose_points(job, field, family)
     points, design, wanted = chosen.points, chosen.design, chosen.wanted
-    if not isinstance(family, HasHoles):
+    read = cast("MeanFamily", family) if job.prior.reads_mean else None
+    if read is not None:
         for cells in (design.cells, design.mean_cells) if points.space.has_latitudes else ():
             if cells is not None:
-                family.check_covers(*cells.corners())
-        family.check_covers(points.north, points.east)
-    elif design.region_means is not None:
+                read.check_covers(*cells.corners())
+        read.check_covers(points.north, points.east)
+    elif design.region_means is not None and isinstance(family, HasHoles):
         family.basis_at(design.region_means.nodes)  # a mean over a part of a region is another one
     if chosen.seen is None:
         check_every_time(points, design.train, family if job.prior.estimates_mean else None)
@@ -444,16 +444,16 @@ def prepare_job(
         "content_sha256": content_sha256(field),
         **({PRELIMINARY: str(field.attrs[PRELIMINARY])} if PRELIMINARY in field.attrs else {}),
     }
-    if job.prior.background is not None:
-        provenance |= {"background": job.prior.background, "background_sha256": str(family.content_sha256)}
-    elif family.content_sha256 is not None and job.prior.covariates:
+    if job.prior.background is not None and isinstance(family, FirstGuess):
+        provenance |= {"background": job.prior.background, "background_sha256": family.content_sha256}
+    elif isinstance(family, WithCovariates):
         provenance |= {"covariates_sha256": family.content_sha256}
-    elif family.content_sha256 is not None:
+    elif read is not None and read.content_sha256 is not None:
         kind, _, address = job.prior.mean.partition(":")
-        provenance |= {kind: address, f"{kind}_sha256": family.content_sha256}
+        provenance |= {kind: address, f"{kind}_sha256": read.content_sha256}
     if wanted is not None and job.design.targets is not None:
-        if not isinstance(family, HasHoles):
-            family.check_covers(wanted.north, wanted.east)
+        if read is not None:
+            read.check_covers(wanted.north, wanted.east)
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
@@ -518,9 +518,14 @@ class FirstGuess:
 HasHoles = WithCovariates | FirstGuess
 
 
-def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> MeanFamily:
+def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> MeanFamily | EstimatedMean:
     """Read what the mean of a job is fitted from, or its background."""
     table = job.prior
+    if table.background is None and isinstance(MEANS.get(table.family), PlacedFamily):
+        points = observation_points(field)
+        there = points.there
+        places = points.space, points.north[there], points.east[there]
+        return table.mean_family(job.observations.variable, places)
     if table.background is None:
         return table.mean_family(job.observations.variable)
     variable = field_variable(field)
@@ -599,7 +604,7 @@ def places_of_fit(job: PreparedJob) -> Indices:
     return np.asarray(train)
 
 
-def check_every_time(points: Observations, chosen: Indices, mean: MeanFamily | None) -> None:
+def check_every_time(points: Observations, chosen: Indices, mean: MeanFamily | EstimatedMean | None) -> None:
     """Raise `DataError` where a time has no value at the chosen points, or does not say its mean."""
     present = points.present[:, chosen]
     there = present.any(axis=1)
@@ -656,7 +661,7 @@ def wanted_places(address: str | None, space: Space = SPHERE) -> Wanted | None:
         raise ConfigurationError(f"[design] targets: {error}", key="targets") from error
 
 
-def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> ChosenPoints:
+def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | EstimatedMean | None) -> ChosenPoints:
     """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
     points, named = _known_points(job, field, family), job.solver.build()
     named = Rings() if job.prior.is_previous else named
@@ -735,7 +740,7 @@ def _recalibration(job: Job, points: Observations, design: Design, solver: Solve
     return replace(found, scored_by_folds=design.folds is not None and found.method != "none")
 
 
-def _known_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Observations:
+def _known_points(job: Job, field: xr.Dataset, family: MeanFamily | EstimatedMean | None) -> Observations:
     """Observations of a field, without those where a covariate of the mean is not known."""
     job.check_space(space_of(field))
     points = observation_points(field, gaps=job.observations.gaps)

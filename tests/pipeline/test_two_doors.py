@@ -216,6 +216,34 @@ def test_recalibrations_learn_from_the_same_errors(folder, tmp_path, errors, sol
             assert (found["predictive_std"] != np.hypot(found["std"], 0.3)).any()
 
 
+@pytest.mark.parametrize(("mean", "relief"), [("regional_linear", False), ("wave", True)])
+def test_means_are_those_of_calls(folder, tmp_path, monkeypatch, mean, relief):
+    """A trend that is counted from the middle of the places, and a field beside a mean that is registered."""
+    wave = cagp.BasisMean(lambda X: np.column_stack([np.ones(len(X)), X[:, 0]]), ("constant", "wave"))
+    monkeypatch.setitem(cagp.MEANS, "wave", wave)
+    latitude, longitude = np.arange(30.0, 71.0, 2.0), np.arange(-20.0, 40.0, 2.0)
+    heights = np.sin(latitude)[:, None] * np.cos(longitude)
+    coordinates = {"latitude": latitude, "longitude": longitude}
+    height = xr.DataArray(heights, coordinates, name="height")
+    height.to_netcdf(tmp_path / "static.nc", engine="h5netcdf")
+    named = f"file:{tmp_path / 'static.nc'}:height"
+    prior = {"kernel": "matern32", "mean": mean, **NUMBERS, "noise_variance": 0.09}
+    parsed = parse_job(
+        job_text(
+            observations={"source": f"table:{folder / 'stations.csv'}", "variable": "t"},
+            design={"targets": f"table:{folder / 'places.csv'}"},
+            prior=prior | ({"covariates": [named]} if relief else {}),
+            solver={"name": "cholesky"},
+            output={"root": tmp_path / "out"},
+        )
+    )
+    given = {"kernel": "matern32", **NUMBERS, "noise_std": 0.3, "progress": False, "value": "t"}
+    terms = [mean, named] if relief else mean
+    found = cagp.krige(folder / "stations.csv", to=folder / "places.csv", mean=terms, **given)
+    assert_same(run(parsed).path, found, "t")
+    assert found.sizes["drift_term"] == 3
+
+
 def test_a_map_of_which_no_area_is_said_is_of_the_same_cells(folder, tmp_path):
     parsed = parse_job(
         job_text(

@@ -14,6 +14,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS
+from cagp_dist.errors import CagpError
 from cagp_dist.export import FORMATS, Format, export_run
 from cagp_dist.export.groups import GRIDDED
 from cagp_dist.fields.sources import SOURCES, Source
@@ -86,18 +87,26 @@ def test_a_solver(points, monkeypatch):
 class Wave:
     """A level, and a wave once around the Earth."""
 
-    coefficient_names, content_sha256, units = ("constant", "wave"), None, ""
+    coefficient_names = ("constant", "wave")
 
     def basis_at(self, X):
         return np.column_stack([np.ones(len(X)), X[:, 0]])
 
-    def check_covers(self, latitude_degrees, longitude_degrees):
-        """It is known everywhere."""
-
 
 def test_a_mean(job_text, monkeypatch):
+    """Jobs and calls know it, and say so where another name is unknown; what has no basis is refused."""
     monkeypatch.setitem(MEANS, "wave", Wave())
     assert parse_job(job_text.replace('mean = "quadratic-latitude"', 'mean = "wave"')).prior.mean == "wave"
+    for ask in (
+        lambda: parse_job(job_text.replace('mean = "quadratic-latitude"', 'mean = "waves"')),
+        lambda: cagp.mean_family("waves"),
+    ):
+        with pytest.raises(CagpError, match="wave"):
+            ask()
+    monkeypatch.setitem(MEANS, "bare", Halved())
+    with pytest.raises(CagpError) as refusal:
+        cagp.mean_family("bare")
+    assert refusal.value.key == "mean-type"
     field = open_tape(7).t2m
     found = cagp.krige(field, to=30.0, mean="wave", **GIVEN)
     same = cagp.krige(field, to=30.0, mean=cagp.BasisMean(Wave().basis_at, ("constant", "wave")), **GIVEN)

@@ -394,9 +394,9 @@ def _misplaced(prior: PriorTable, design: DesignTable | None, *, in_plane: bool)
         "in its unit, and leave regions out",
     )
     yield (
-        prior.mean not in ("constant", values.ZERO) or bool(prior.covariates),
+        prior.mean not in ("constant", "regional_linear", values.ZERO) or bool(prior.covariates),
         f'mean = "{prior.mean}"{" and covariates" if prior.covariates else ""} depends on latitude and '
-        'longitude, and places are points of a plane; expected mean = "constant"',
+        'longitude, and places are points of a plane; expected mean = "constant" or "regional_linear"',
     )
     yield prior.in_time, "time_kernel cannot be had in a plane by a job yet; use cagp_dist.krige(..., at=...)"
 

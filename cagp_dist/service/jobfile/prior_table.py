@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WrapValidator, model_validator
 
+from cagp_dist.arrays import Array
 from cagp_dist.kernels import AUTO, FITTED, FORMS, KERNELS, chosen_by, families_of
-from cagp_dist.means import MEANS, MeanFamily, mean_family
+from cagp_dist.means import MEANS, EstimatedMean, MeanFamily, PlacedFamily, ReadFamily, mean_family
 from cagp_dist.pipeline import NAMES, AnisotropyLike, Hyperparameters, way_of
 from cagp_dist.pipeline.defaults import KERNEL, MEAN
-from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, JobTable, Times, key
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.service.jobfile.times_key import Newest
+from cagp_dist.space import Space
 from cagp_dist.text import alternatives
 
 # Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field
@@ -56,7 +57,9 @@ class PriorTable(JobTable):
     kernel: KernelSum = key(
         KERNEL, f'{alternatives(FORMS)}, or a sum of them, "matern32 + matern32"', "matern32"
     )
-    mean: Annotated[str, AfterValidator(values.mean)] = key(MEAN, values.EXPECTED_MEAN, "quadratic-latitude")
+    mean: Annotated[str, BeforeValidator(values.mean)] = key(
+        MEAN, "the name of a prior mean", "quadratic-latitude"
+    )
     time_kernel: Literal["auto", "metric", "matern12", "matern32"] | None = key(
         None,
         '"matern12", "matern32", "metric" or "auto": how the field goes with itself at other times, all of '
@@ -370,14 +373,26 @@ class PriorTable(JobTable):
             return MEAN  # of which nothing is fitted
         return BESIDE_PREVIOUS if self.is_previous else self.mean
 
-    def mean_family(self, variable: str) -> MeanFamily:
-        """Give what the mean is fitted from, with its covariates; some are read."""
+    def mean_family(
+        self, variable: str, places: tuple[Space, Array, Array] | None = None
+    ) -> MeanFamily | EstimatedMean:
+        """Give what the mean is fitted from, with its covariates; some are read, or depend on places."""
         return mean_family(
             self.family,
             variable=variable,
             covariates=self.covariates,
             covariates_missing=self.covariates_missing,
+            places=places,
         )
+
+    def mean_sha256(self, variable: str) -> str:
+        """Digest of what the mean is read from; empty where nothing is."""
+        if not (self.covariates or self.reads_mean):
+            return ""
+        name = MEAN if self.covariates else self.family
+        marks = self.covariates_missing
+        family = mean_family(name, variable=variable, covariates=self.covariates, covariates_missing=marks)
+        return cast("MeanFamily", family).content_sha256 or ""
 
     @property
     def reads_mean(self) -> bool:
@@ -393,9 +408,10 @@ class PriorTable(JobTable):
     def coefficients(self) -> int:
         """How many coefficients of the mean are estimated with the field."""
         family = MEANS.get(self.family)
-        if not self.estimates_mean or not isinstance(family, EstimatedMean):
+        if not self.estimates_mean or family is None or isinstance(family, ReadFamily):
             return 0
-        return len(family.coefficient_names) + len(self.covariates)
+        count = family.count if isinstance(family, PlacedFamily) else len(family.coefficient_names)
+        return count + len(self.covariates)
 
     @property
     def numbers(self) -> PriorNumbers | None:

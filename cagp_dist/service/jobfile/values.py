@@ -14,7 +14,7 @@ from cagp_dist.factors import Anisotropic
 from cagp_dist.fields.sources import SOURCE_FORMS, SOURCES
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, Matern32, family_of
-from cagp_dist.means import MEANS, SPELLINGS, ReadFamily
+from cagp_dist.means import MEANS, ReadFamily, spellings
 from cagp_dist.pipeline import check_anisotropy
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
 from cagp_dist.store.addresses import in_object_store, parse_address
@@ -34,7 +34,6 @@ NO_PERSISTENCE = (
     "window_hours = 72"
 )
 
-EXPECTED_MEAN = alternatives((*SPELLINGS, PREVIOUS))
 EXPECTED_KEEP = '"90d", "30 runs", "50GiB" or "finals", or several of them with commas between'
 NO_PACK = (
     "runs are no longer packed, as each variable of a run is one file; leave pack out, and what does not "
@@ -199,8 +198,11 @@ def select(value: object) -> object:
     return value
 
 
-def mean(value: str) -> str:
+def mean(value: object) -> str:
     """Check the name of a prior mean, or its kind and address."""
+    expected = f"expected {alternatives((*spellings(), PREVIOUS))}"
+    if not isinstance(value, str):
+        raise ValueError(expected)
     kind, _, address = value.partition(":")
     family = MEANS.get(kind)
     if isinstance(family, ReadFamily):
@@ -209,7 +211,7 @@ def mean(value: str) -> str:
         raise ValueError(f'the address is missing after "{kind}:", for example "{kind}:monthly-means.zarr"')
     if value in MEANS or value in (PREVIOUS, ZERO):
         return value
-    raise ValueError(f"expected {EXPECTED_MEAN}{resembling(kind, (*MEANS, PREVIOUS))}")
+    raise ValueError(f"{expected}{resembling(kind, (*MEANS, PREVIOUS))}")
 
 
 def number_or_field(value: float | str) -> float | str:
