@@ -103,7 +103,7 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
             '"quadratic-latitude"',
             '"linear"',
             '"linear": expected "constant", "quadratic-latitude", "harmonic-latitude", "regional_linear", '
-            '"climatology:PATH" or "previous".',
+            '"climatology:PATH" or "previous"',
         ),
         ('"quadratic-latitude"', '"harmonic-latitud"', 'nearest: "harmonic-latitude"'),
         ('"quadratic-latitude"', '"climatology"', 'the address is missing after "climatology:"'),
