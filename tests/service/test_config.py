@@ -108,7 +108,7 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
         ('"quadratic-latitude"', '"harmonic-latitud"', 'nearest: "harmonic-latitude"'),
         ('"quadratic-latitude"', '"climatology"', 'the address is missing after "climatology:"'),
         ('"quadratic-latitude"', '"climatolgy:a.zarr"', 'nearest: "climatology"'),
-        ('"quadratic-latitude"', "3", '[prior] mean = 3 is not allowed; expected "constant", "quadratic'),
+        ('"quadratic-latitude"', "3", '[prior] mean = 3: expected "constant", "quadratic'),
         (
             'kind = "grid"',
             'kind = "gird"',
