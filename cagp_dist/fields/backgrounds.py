@@ -22,8 +22,8 @@ from cagp_dist.fields.covariates import (
 from cagp_dist.fields.gridded import chosen_variable
 from cagp_dist.fields.named_sources import is_source, open_named
 from cagp_dist.fields.selection import Selection
+from cagp_dist.means import EstimatedMean
 from cagp_dist.pipeline.background import Background, FieldInUnits
-from cagp_dist.prior import EstimatedMean
 from cagp_dist.remedies import Setting
 from cagp_dist.space import Space
 from cagp_dist.text import counted

@@ -24,9 +24,9 @@ from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import DataError
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.means import BasisMean
+from cagp_dist.means import BasisMean, EstimatedMean
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.prior import EstimatedMean, KnownPlusEstimated, Mean
+from cagp_dist.prior import KnownPlusEstimated, Mean
 from cagp_dist.text import counted, shown_time
 
 FITTED_TO_THEM = (

@@ -24,7 +24,6 @@ from cagp_dist.likelihood.exact.integrated import (
     why_not,
 )
 from cagp_dist.likelihood.kernel_choice import kernel_probabilities
-from cagp_dist.means import EstimatedMean
 from cagp_dist.pipeline.background import over_scale, weighted
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DriftCoefficients, Execution, Solution, SolveStep

@@ -521,13 +521,12 @@ HasHoles = WithCovariates | FirstGuess
 def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> MeanFamily | EstimatedMean:
     """Read what the mean of a job is fitted from, or its background."""
     table = job.prior
-    if table.background is None and isinstance(MEANS.get(table.family), PlacedFamily):
-        points = observation_points(field)
-        there = points.there
-        places = points.space, points.north[there], points.east[there]
-        return table.mean_family(job.observations.variable, places)
+    places = None
+    if isinstance(MEANS.get(table.family), PlacedFamily):
+        seen = observation_points(field)
+        places = seen.space, seen.north[seen.there], seen.east[seen.there]
     if table.background is None:
-        return table.mean_family(job.observations.variable)
+        return table.mean_family(job.observations.variable, places)
     variable = field_variable(field)
     around = np.concatenate([each["time"].values for each in (field, fit_field) if each is not None])
     if variable.transform:
@@ -536,7 +535,7 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
             "leave either out.",
             key="background-with-others",
         )
-    estimated = table.mean_family(job.observations.variable) if table.estimates_mean else None
+    estimated = table.mean_family(job.observations.variable, places) if table.estimates_mean else None
     points = observation_points(field)
     if fit_field is not None and not points.space.has_latitudes:
         raise ConfigurationError(
