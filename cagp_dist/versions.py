@@ -35,6 +35,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Kernels are chosen by how well each value is predicted from all others; in time on whole hours.",
     ),
+    NumericalVersion(
+        "0.6.0",
+        "2026-11-29",
+        "Jobs correct error bars only where that is asked for; fits by neighbours take other farther points.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

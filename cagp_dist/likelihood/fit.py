@@ -19,7 +19,7 @@ from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import chosen_by
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.likelihood.bounds import Bounds, Given, make_bounds
+from cagp_dist.likelihood.bounds import Bounds, Given, checked_names, make_bounds
 from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
 from cagp_dist.likelihood.exact.gappy_ring_likelihood import MaskedRingLikelihood
 from cagp_dist.likelihood.exact.likelihood_evaluation import Likelihood
@@ -281,7 +281,7 @@ def _fitted(model: Model, data: Data, mean: Mean, asked: _Asked) -> FitResult:
     limits = make_bounds(asked.bounds, data.scales(), model.numbering)
     if own_noise is not None:
         limits = limits.above(-float(own_noise.min()))
-    noise = (asked.start or {}).get("noise_variance")
+    noise = checked_names("start", asked.start).get("noise_variance")
     if isinstance(noise, float) and noise > 0.0 and "noise_variance" not in (asked.bounds or {}):
         # one that other points left at their bound: of a field without noise
         inside = min(max(noise, limits.noise_variance[0]), limits.noise_variance[1])

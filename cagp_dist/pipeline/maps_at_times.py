@@ -44,10 +44,10 @@ COMPARED = 500
 """Values by which kernels are compared, exactly: a dozen fits of a second or two."""
 
 FITTED = 1_000
-"""Values of stations to which the numbers are fitted, exactly: whole hours of them tell what all do."""
+"""Values of stations to which the numbers are fitted, exactly; more where a dozen times of all are more."""
 
 SUMMED = 20_000
-"""Values at scattered places to which a sum of kernels is fitted, at most."""
+"""Values to which the numbers are fitted at most, of scattered places those of a sum of kernels."""
 
 COMPARED_IN_TIME: "tuple[Family | None, ...]" = (None, Matern12, Matern32)
 """Kernels in time that are compared; None: a metric kernel of space and time together."""
@@ -100,8 +100,9 @@ def fit_in_space_and_time(
 
     Where the kernel is to be chosen, metric kernels (``in_time`` None), products with kernels in time, and
     the best metric kernel with a part that lasts are compared by the likelihood of some 500 values. The best
-    is fitted to more: of stations to 1,000 values, of scattered places to all, or a sum to 20,000. Values of
-    stations are those of `whole_times`. A kernel of space and time with its numbers keeps them.
+    is fitted to more: of stations to 1,000 values, or where that is more to a dozen times of all, up to
+    20,000; of scattered places to all, or a sum to 20,000. Values of stations are those of `whole_times`. A kernel of space and time with its
+    numbers keeps them.
     """
     known, X = known_noise(observed, observed.there, noise_std), observed.X
     least = float(known.min() if known.ndim == 0 else known[observed.there].min())
@@ -163,7 +164,9 @@ def fit_in_space_and_time(
                 result, limits = summed, own
                 held |= dict.fromkeys(limits, "no value tells it of what lasts, and it is held")
         parts = cast("tuple[SpaceTime, ...]", result.prior.kernel.parts)
-        all_of_them = FITTED if stations else len(X) if len(parts) == 1 else SUMMED
+        all_of_them = len(X) if len(parts) == 1 else SUMMED
+        if stations:  # all of them at some times: part of them tells too little of short distances
+            all_of_them = min(max(FITTED, FEWEST_TIMES * (1 + int(places.max()))), SUMMED)
         if result.points < (more := chosen(all_of_them)).size:
             family = tuple(part.family for part in parts)
             result = fitted(family, more, start=start_of(result), starts=1, limits=limits)
@@ -243,10 +246,12 @@ def with_lasting(
 
 def work_in_time(values: int, places: int, *, deviating: bool, workers: int) -> Work:
     """Count what it takes to fit a kernel of space and time to so many values at so many places, about."""
-    if values <= FITTED or values >= FEWEST_REPORTS * places:
+    stations = values >= FEWEST_REPORTS * places
+    if values <= FITTED or (stations and FEWEST_TIMES * places <= FITTED):
         size = FitSize("dense", min(values, FITTED), 1, None, 0, deviating=deviating)
     else:
-        size = FitSize("vecchia", values, 1, None, 0, deviating=deviating)
+        fitted = min(values, FEWEST_TIMES * places, SUMMED) if stations else values
+        size = FitSize("vecchia", fitted, 1, None, 0, deviating=deviating)
     return FITS * fit_work(size, workers=workers)
 
 
