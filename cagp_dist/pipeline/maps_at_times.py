@@ -101,8 +101,8 @@ def fit_in_space_and_time(
     Where the kernel is to be chosen, metric kernels (``in_time`` None), products with kernels in time, and
     the best metric kernel with a part that lasts are compared by the likelihood of some 500 values. The best
     is fitted to more: of stations to 1,000 values, or where that is more to a dozen times of all, up to
-    20,000; of scattered places to all, or a sum to 20,000. Values of stations are those of `whole_times`. A kernel of space and time with its
-    numbers keeps them.
+    20,000; of scattered places to all, or a sum to 20,000. Values of stations are those of `whole_times`. A
+    kernel of space and time with its numbers keeps them.
     """
     known, X = known_noise(observed, observed.there, noise_std), observed.X
     least = float(known.min() if known.ndim == 0 else known[observed.there].min())
