@@ -55,7 +55,7 @@ def ways_of_evaluation() -> list[Callable[[], object]]:
 
 def seldom_evaluated() -> list[Callable[[], object]]:
     """Give functions that evaluate a kernel as samples, learned actions and weights of targets do."""
-    from cagp_dist.compiled import add_block_gradients
+    from cagp_dist.compiled import add_block_gradients, evaluate_diagonal
     from cagp_dist.gram.neighbourhoods import LEAF, Settings, cell_distributions, cell_weights
     from cagp_dist.gram.vecchia_factor import vecchia_factor
     from cagp_dist.kernels import Matern32
@@ -71,6 +71,7 @@ def seldom_evaluated() -> list[Callable[[], object]]:
     factor = vecchia_factor(kernel, many, 1.0, neighbours=2, executor=SerialExecutor())
     blocks = points, points, values, edges, values, edges
     return [
+        partial(evaluate_diagonal, *kernel.parameters, points, values),
         partial(factor.draw, column),
         partial(factor.solve, column),
         partial(tile_products, kernel.parameters, *blocks, True),

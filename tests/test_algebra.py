@@ -13,6 +13,7 @@ from cagp_dist.factors import AnisotropicOf, CoregionOf
 from cagp_dist.kernels import point_columns
 from cagp_dist.likelihood.numbering import Model
 from cagp_dist.prior import Prior
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
 RNG = np.random.default_rng(3)
 HERE = cagp.unit_sphere(RNG.uniform(40.0, 55.0, 30), RNG.uniform(0.0, 20.0, 30))
@@ -248,3 +249,17 @@ def test_error_bars_hold_what_they_say(name):
     errors = np.linalg.solve(np.linalg.cholesky(found.covariance), fields[20:] - found.mean)
     # (10, 100) independent squares of normals
     assert abs(np.mean(errors**2) - 1.0) < 3.0 * np.sqrt(2.0 / 1000.0)
+
+
+@pytest.mark.parametrize("name", ["three factors", "two ellipses", "shared errors"])
+def test_executors_agree_to_the_bit(name):
+    kernel, X, _ = CASES[name]
+    y, prior = np.random.default_rng(1).normal(size=24), Prior(kernel, 0.3, 1.0)
+    for solver in (cagp.Neighbours(6), cagp.BlockGaussSeidel(3, block_size=8), cagp.ConjugateGradient(5)):
+        with ThreadExecutor(2) as threads:
+            one, two = (
+                cagp.condition(prior, X[:24], y, X[24:], solver=solver, executor=executor)
+                for executor in (SerialExecutor(), threads)
+            )
+        np.testing.assert_array_equal(one.mean, two.mean)
+        np.testing.assert_array_equal(one.variance, two.variance)
