@@ -105,6 +105,22 @@ class Layout(NamedTuple):
                 key="unit-vectors",
             )
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Axes whose columns are labels."""
+        return tuple(axis for axis in self.axes if axis not in UNITS)
+
+    def check_labels(self, X: Array, axis: str, most: int) -> None:
+        """Raise `ArgumentError` unless labels of points X (n, p) are integers below a number."""
+        own = X[:, self.space + self.axes.index(axis)]
+        wrong = (own != np.rint(own)) | (own >= most)
+        if wrong.any():
+            raise ArgumentError(
+                f"{axis} of a row of X is {own[wrong][0]:g}; expected an integer from 0 to {most - 1}, or "
+                "one below zero for a point that goes with no other.",
+                key="label-range",
+            )
+
     @classmethod
     def union(cls, layouts: "Sequence[Layout]") -> "Layout":
         """Give the layout of points that have all axes of several."""
@@ -212,6 +228,8 @@ class Kernel(ABC):
                 key="coordinates-differ",
             )
         self.check_coordinates(left)
+        if self.layout is not None:
+            self.check_coordinates(right)
         out = np.empty((len(left), len(right)))
         evaluate(*self.parameters, point_columns(left), point_columns(right), out)
         return out
@@ -246,8 +264,9 @@ class Kernel(ABC):
     def diagonal(self, X: ArrayLike) -> Array:
         """``k(x, x)`` at points X (n, p), the prior variance of the field there, shape (n,)."""
         points = as_points("X", X)
-        if all(isinstance(factor, Elementary) for part in self.parts for factor in part.factors):
+        if self.layout is None or not self.layout.labels:
             return np.full(len(points), float(self.variance))
+        self.check_coordinates(points)
         return diagonal_of(self.parameters, point_columns(points))
 
     def check_coordinates(self, X: Array) -> None:
@@ -257,6 +276,10 @@ class Kernel(ABC):
             return
         if self.layout is not None:
             self.layout.check(X)
+            for part in self.parts:
+                for factor in part.factors:
+                    if (table := getattr(factor, "covariance", None)) is not None:
+                        self.layout.check_labels(X, cast("Any", factor).axis, len(table))
             return
         if X.shape[1] != given:
             raise ArgumentError(
@@ -548,13 +571,14 @@ def _of_terms(terms: "Sequence[tuple[float, tuple[Piece, ...]]]") -> Parameters:
         multipliers = [piece.multiplier for piece in pieces if piece.multiplier is not None]
         coordinate = place((multipliers[0],)) if multipliers else None
         span = [(start, start + len(piece.rows)) for start, piece in zip(first, pieces, strict=True)]
+        near = [own for own, piece in zip(span, pieces, strict=True) if not piece.profile.of_labels]
         factors = tuple(
             CompiledFactor(piece.profile, *own, piece.period, piece.power)
             for piece, own in zip(pieces, span, strict=True)
         )
         profiles.append(product(factors, coordinate))
         variances.append(variance * math.prod(piece.weight for piece in pieces))
-        spans.append(span)
+        spans.append(near)  # labels are no distances
     scales = tuple(
         tuple(1.0 if any(start <= at < stop for start, stop in span) else 0.0 for at in range(len(rows)))
         for span in spans

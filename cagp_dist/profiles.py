@@ -166,8 +166,8 @@ def product(factors: tuple[Factor, ...], coordinate: int | None = None) -> Compi
     head[FACTORS] = len(factors)
     # where all together are so far away, one of them is
     bent = any(factor.period > 0.0 or factor.power > 0.0 for factor in factors)
-    furthest = max((each[REACH] for each in numbers if each[KIND] < TABLE), default=math.inf)
-    head[REACH] = math.inf if bent else math.sqrt(len(factors)) * furthest
+    reaches = [each[REACH] for each in numbers if each[KIND] < TABLE]
+    head[REACH] = math.inf if bent or not reaches else math.sqrt(len(reaches)) * max(reaches)
     head[AT_ZERO] = math.prod(each[AT_ZERO] for each in numbers) if coordinate is None else 0.0
     said = [
         (factor.first, factor.end, factor.period, factor.power, end - own.size, end)

@@ -10,6 +10,7 @@ import cagp_dist as cagp
 from cagp_dist.compiled import evaluate
 from cagp_dist.errors import ArgumentError
 from cagp_dist.factors import AnisotropicOf, CoregionOf
+from cagp_dist.gram.metric import metric
 from cagp_dist.kernels import point_columns
 from cagp_dist.likelihood.numbering import Model
 from cagp_dist.prior import Prior
@@ -188,6 +189,12 @@ def test_a_vanished_tile_is_left_out_of_no_other_label():
         ("kernel-product", lambda: cagp.Matern32(1.0) * cagp.Matern12(1.0)),
         ("kernel-axis", lambda: cagp.Matern32((1.0, 2.0), axis="time")),
         ("columns", lambda: CASES["product"][0](HERE, HERE)),
+        ("label-range", lambda: CASES["labels"][0](points(LABELS), points(LABELS + 1.0))),
+        pytest.param(
+            "label-range",
+            lambda: CASES["labels"][0](points(LABELS + 0.5), points(LABELS)),
+            id="half a label",
+        ),
         ("unit-vectors", lambda: CASES["product"][0](2.0 * points(HOURS), points(HOURS))),
     ],
 )
@@ -263,3 +270,33 @@ def test_executors_agree_to_the_bit(name):
             )
         np.testing.assert_array_equal(one.mean, two.mean)
         np.testing.assert_array_equal(one.variance, two.variance)
+
+
+def test_a_target_shares_no_error():
+    kernel, X, covariance = CASES["shared errors"]
+    field = covariance - 0.7 * (LABELS[:, None] == LABELS)
+    y, there = np.random.default_rng(2).normal(size=20), np.column_stack([HERE[20:], np.full(10, -1.0)])
+    G = covariance[:20, :20] + 0.3 * np.eye(20)
+    expected = field.diagonal()[20:] - np.einsum(
+        "ij,ij->j", field[:20, 20:], np.linalg.solve(G, field[:20, 20:])
+    )
+    np.testing.assert_allclose(kernel.diagonal(there), 2.0)
+    for solver in (cagp.Cholesky(), cagp.ConjugateGradient(60), cagp.Neighbours(20)):
+        found = cagp.condition(Prior(kernel, 0.3, 0.0), X[:20], y, there, solver=solver)
+        np.testing.assert_allclose(found.variance, expected, atol=1e-8)
+
+
+def test_labels_far_apart_are_no_distance():
+    generator, m = np.random.default_rng(1), 64
+    C = generator.normal(size=(m, 3))
+    kernel = cagp.Matern32(0.1) * cagp.Coregion(C @ C.T + 0.1 * np.eye(m))
+    near = cagp.unit_sphere(generator.uniform(40.0, 41.0, 640), generator.uniform(0.0, 1.0, 640))
+    X, y = np.column_stack([near, np.repeat(np.arange(m), 10)]), generator.normal(size=640)
+    product = cagp.TiledGram(kernel, X, np.full(640, 0.1)) @ y
+    np.testing.assert_allclose(product, kernel(X, X) @ y + 0.1 * y, atol=1e-9)
+
+
+def test_neighbours_are_found_beside_a_large_shared_error():
+    field = cagp.Matern32(0.1, 1.0) * cagp.Matern12(6.0, axis="time")
+    alone, beside = metric(field, 4), metric(field + cagp.SameLabel(5.0, axis="ship"), 5)
+    np.testing.assert_allclose(beside.rows[:, :4], np.diag(alone), rtol=1e-9)

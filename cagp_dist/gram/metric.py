@@ -7,7 +7,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.factors import Anisotropic, Coregion
+from cagp_dist.factors import Anisotropic, Coregion, SameLabel
 from cagp_dist.kernels import Kernel, Layout, point_columns
 
 ALIKE, STEPS_ALONG = 0.7, 1024  # Correlation by which coordinates are compared, and distances that are tried
@@ -115,8 +115,16 @@ def _correlation(kernel: Kernel, points: Array) -> Array:
     from cagp_dist.compiled import evaluate
 
     origin, out = np.zeros((points.shape[1], 1)), np.empty((1, len(points)))
-    evaluate(*kernel.parameters, origin, point_columns(points), out)
-    return np.asarray(out[0] / kernel.diagonal(origin.T)[0])
+    layout = kernel.layout
+    total, own, here = np.zeros(len(points)), 0.0, np.empty((1, 1))
+    for part in kernel.parts:
+        if isinstance(part, SameLabel):  # shared at any distance
+            continue
+        parameters = part.parameters if layout is None else part.parameters_in(layout)
+        evaluate(*parameters, origin, point_columns(points), out)
+        evaluate(*parameters, origin, origin, here)
+        total, own = total + out[0], own + float(here[0, 0])
+    return np.asarray(total / own) if own > 0.0 else np.ones(len(points))
 
 
 def _places(table: Array) -> Array:

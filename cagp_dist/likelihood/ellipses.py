@@ -107,6 +107,8 @@ def shape_errors(result: FitResult) -> tuple[float, float]:
     if kernel.held:
         return np.nan, np.nan
     c, s = np.log(kernel.numbers[1:])
+    if c == s == 0.0:  # a circle, which points nowhere
+        return np.nan, np.nan
     reach, own = float(np.hypot(c, s)), result.log_covariance[1:3, 1:3]
     along, across = np.array([c, s]) / reach, np.array([-s, c]) / reach
     turn = 0.5 * np.sqrt(across @ own @ across) / reach

@@ -229,6 +229,14 @@ def fit(
             model, asked = _in_lengthscales(model, data, centre, asked)
         else:
             data = on_axes(data, model)
+    elif model.layout is not None:
+        if isinstance(data, Gridded):
+            raise ArgumentError(
+                f"kernel is {kernel!r}, whose distances depend on direction, and a grid is solved by rings, "
+                "which do not know any; expected its points.",
+                key="kernel-of-axes",
+            )
+        model.layout.check(data.X)
     if len(set(model.numbering.own)) > 1:
         asked = _from_the_guess(asked)
     return _fitted(model, data, centre, asked)

@@ -11,7 +11,16 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.factors import Anisotropic
-from cagp_dist.kernels import FITTED, Elementary, Family, Kernel, Matern, chosen_by, families_of
+from cagp_dist.kernels import (
+    FITTED,
+    Elementary,
+    Family,
+    Kernel,
+    Matern,
+    MaternOf,
+    chosen_by,
+    families_of,
+)
 from cagp_dist.likelihood.bounds import Given
 from cagp_dist.likelihood.ellipses import AnisotropyLike, Ellipse, centre_of, check_anisotropy, shape_errors
 from cagp_dist.likelihood.exact.integrated import Integrated
@@ -245,6 +254,12 @@ def fit_model(
     Those that decide are `sites_of_fit`. ``progress`` gets each evaluation.
     """
     parts, ellipse = families(kernel), ellipse_of(anisotropy, observed)
+    if ellipse is not None and not all(isinstance(part, type | MaternOf) for part in parts):
+        raise ArgumentError(
+            f"kernel is {kernel!r}, with a shape of its own, and anisotropy is {anisotropy!r}; expected one "
+            "of them.",
+            key="kernel-and-numbers",
+        )
     known = known_noise(observed, split.observed, noise_std)
     least = float(known.min() if known.ndim == 0 else known[split.observed].min())
     _check_nugget(nugget_std, known=least > 0.0)

@@ -171,7 +171,11 @@ class FittedPrior:
             "standard_errors": by_name(self.prior, [_finite(error) for _, _, error in self.estimates()]),
             "intervals": by_name(self.prior, [[_finite(end) for end in ends] for ends in self.intervals()]),
             "intervals_level": LEVEL,
-            **self.model.ellipses,
+            **{
+                name: _finite(value)
+                for name, value in self.model.ellipses.items()
+                if isinstance(value, float)
+            },
             **({} if result.choice is None else {"kernel_choice": result.choice.line()}),
             "gradient_norm": _finite(result.gradient_norm),
             "evaluations": result.evaluations,

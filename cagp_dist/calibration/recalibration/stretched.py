@@ -54,6 +54,12 @@ class Stretch:
         return stretched * float(np.exp(x[-1])) if self.variance else stretched
 
     def _part(self, part: Elementary, x: Array) -> Elementary:
+        if part.layout is not None:
+            raise ArgumentError(
+                f"the kernel is {part!r}, whose numbers are not all lengthscales in space; expected a kernel "
+                "of space without an ellipse here.",
+                key="stretched-kernel",
+            )
         if self.by_coordinate is None and not isinstance(part.lengthscale, tuple):
             return part.family(float(part.lengthscale * np.exp(-x[0])), part.variance)
         inverse = part.inverse_lengthscales(self.by_coordinate or len(_own(part)))
