@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,10 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import (
     CLASSES,
     NAME_OF_SPACE,
+    SPACE,
     SPACE_COLUMNS,
+    UNITS,
+    Axis,
     ClosedForm,
     Elementary,
     Factor,
@@ -22,6 +25,7 @@ from cagp_dist.kernels import (
     Layout,
     Lengthscales,
     Matern,
+    OfOneAxis,
     Piece,
     Row,
 )
@@ -29,9 +33,10 @@ from cagp_dist.kernels import (
 if TYPE_CHECKING:
     from cagp_dist.profiles import CompiledProfile, Part
 
-MOST_RATIO = 30.0  # Of the axes of an ellipse
-WIDEST_CAP_DEGREES = 30.0  # Radius of a region whose tangent plane may take its place
+MOST_RATIO = 100.0  # Of the axes of an ellipse
+WIDEST_CAP_DEGREES = 30.0  # Radius of a region whose tangent plane takes its place
 STRETCHES = ("stretch_1", "stretch_2")
+STEEPEST = 15.0  # Numbers of a table of which exponentials are fitted: a correlation of 0.998
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Anisotropic(Elementary):
     kernel : Kernel
         With one lengthscale, in space: one of Matern12, Matern32, Matern52, SquaredExponential or Matern.
     ratio : float
-        Major axis over minor one, 1 to 30.
+        Major axis over minor one, 1 to 100.
     azimuth_degrees : float
         Of the major axis, clockwise from north (the second coordinate of a plane), -180 to 360; directions
         that differ by 180 are the same.
@@ -94,12 +99,44 @@ class Anisotropic(Elementary):
                 f"ratio is {self.ratio:g}; expected 1 to {MOST_RATIO:g}, the major axis over the minor one.",
                 key="anisotropy-ratio",
             )
-        if not -180.0 <= self.azimuth_degrees <= 360.0:
+        if not isinstance(self.azimuth_degrees, int | float) or not -180.0 <= self.azimuth_degrees <= 360.0:
             raise ArgumentError(
                 f"azimuth_degrees is {self.azimuth_degrees!r}; expected degrees clockwise from north, from "
                 "-180 to 360.",
                 key="anisotropy-azimuth",
             )
+
+        if self.centre is not None:
+            self._check_centre()
+
+    def _check_centre(self) -> None:
+        given = self.centre
+        if isinstance(given, tuple) and len(given) == 2:
+            latitude, longitude = given
+            if -90.0 <= latitude <= 90.0 and -360.0 <= longitude <= 360.0:
+                return
+        raise ArgumentError(
+            f"centre is {given!r}; expected latitude and longitude in degrees, such as (47.0, 8.0).",
+            key="anisotropy-centre",
+        )
+
+    def check(self, layout: Layout, X: Array) -> None:
+        """Raise `ArgumentError` where points X (n, p) are too far from the centre."""
+        if self.centre is None or len(X) == 0:
+            return
+        *_, up = self._directions(layout)
+        radius = float(np.degrees(np.arccos(np.clip((X @ up).min(), -1.0, 1.0))))
+        if radius > 2.0 * WIDEST_CAP_DEGREES:
+            raise ArgumentError(
+                f"a point is {radius:.0f} degrees from the centre {self.centre} of an ellipse, where north "
+                "is another direction; expected a centre in the middle of the points.",
+                key="anisotropy-region",
+            )
+
+    @property
+    def correlation(self) -> Factor:
+        """The same with the variance one."""
+        return cast("Factor", replace(self, kernel=cast("Elementary", self.kernel.correlation)))
 
     @property
     def variance(self) -> float:  # type: ignore[override]
@@ -114,7 +151,7 @@ class Anisotropic(Elementary):
     @property
     def layout(self) -> Layout:
         """Which columns points have."""
-        return Layout(2 if self.centre is None else SPACE_COLUMNS)
+        return Layout(2 if self.centre is None else SPACE_COLUMNS, (), self.centre is not None)
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -131,6 +168,11 @@ class Anisotropic(Elementary):
     def number_names(self) -> tuple[str, ...]:
         """Names of its numbers."""
         return self.family.number_names
+
+    @property
+    def number_axes(self) -> tuple[Axis, ...]:
+        """Along which axis each of them is a lengthscale."""
+        return self.family.number_axes
 
     @property
     def family(self) -> "AnisotropicOf":
@@ -238,6 +280,11 @@ class AnisotropicOf:
         """Names of its numbers."""
         return (NAME_OF_SPACE,) if self.shape is not None else (NAME_OF_SPACE, *STRETCHES)
 
+    @property
+    def number_axes(self) -> tuple[Axis, ...]:
+        """Along which axis each of them is a lengthscale."""
+        return (SPACE,) if self.shape is not None else (SPACE, None, None)
+
     def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> Anisotropic:
         """Make the kernel."""
         length, *stretches = lengthscale if isinstance(lengthscale, tuple) else (lengthscale,)
@@ -245,7 +292,7 @@ class AnisotropicOf:
             return Anisotropic(self.kernel(length, variance), *self.shape, centre=self.centre, held=True)
         c, s = (math.log(stretch) for stretch in stretches)
         azimuth = 90.0 - math.degrees(0.5 * math.atan2(s, c))
-        ratio = min(math.exp(math.hypot(c, s)), MOST_RATIO)
+        ratio = math.exp(math.hypot(c, s))
         return Anisotropic(self.kernel(length, variance), ratio, azimuth % 180.0, centre=self.centre)
 
     @property
@@ -260,7 +307,7 @@ class AnisotropicOf:
 
 
 @dataclass(frozen=True)
-class Coregion:
+class Coregion(OfOneAxis):
     """How variables go together: a table of covariances by a label, a factor of a kernel (math 23).
 
     Parameters
@@ -308,23 +355,9 @@ class Coregion:
                 "zero, and a diagonal above zero: correlations that contradict each other are no covariance.",
                 key="coregion-indefinite",
             )
+        _check_label(axis)
         object.__setattr__(self, "covariance", tuple(map(tuple, (0.5 * (B + B.T)).tolist())))
         object.__setattr__(self, "axis", axis)
-
-    @property
-    def layout(self) -> Layout:
-        """Columns that points have."""
-        return Layout(SPACE_COLUMNS, (self.axis,))
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        """Itself."""
-        return (self,)
-
-    @property
-    def factors(self) -> tuple["Coregion", ...]:
-        """Itself."""
-        return (self,)
 
     @property
     def matrix(self) -> Array:
@@ -337,13 +370,19 @@ class Coregion:
         return self.family.number_names
 
     @property
+    def number_axes(self) -> tuple[Axis, ...]:
+        """None of them is a lengthscale."""
+        return self.family.number_axes
+
+    def check(self, layout: Layout, X: Array) -> None:
+        """Raise `ArgumentError` unless labels of points X (n, p) are in the table, or below zero."""
+        layout.check_labels(X, self.axis, len(self.covariance))
+
+    @property
     def numbers(self) -> tuple[float, ...]:
         """Deviations over that of label 0, then exponentials of a lower triangle, of correlations."""
-        deviations = np.sqrt(self.matrix.diagonal())
-        C = np.linalg.cholesky(
-            self.matrix / np.outer(deviations, deviations) + 1e-12 * np.eye(len(deviations))
-        )
-        triangle = C / C.diagonal()[:, None]
+        deviations, C = _taken_apart(self.matrix)
+        triangle = np.clip(C / C.diagonal()[:, None], -STEEPEST, STEEPEST)  # of variables that go as one
         lower = triangle[np.tril_indices(len(C), -1)]
         return *(deviations[1:] / deviations[0]).tolist(), *np.exp(lower).tolist()
 
@@ -374,12 +413,25 @@ class Coregion:
         return NotImplemented
 
 
+def _taken_apart(B: Array) -> tuple[Array, Array]:
+    """Give standard deviations (m,), and the lower factor (m, m) of the correlations."""
+    deviations = np.sqrt(B.diagonal())
+    return deviations, np.linalg.cholesky(B / np.outer(deviations, deviations) + 1e-12 * np.eye(len(B)))
+
+
+def _check_label(axis: object) -> None:
+    """Raise `ArgumentError` unless it is the name of a label."""
+    if not isinstance(axis, str) or not axis or axis in (SPACE, *UNITS):
+        raise ArgumentError(
+            f'axis is {axis!r}, which is no label; expected a name of your own, such as "variable".',
+            key="kernel-axis",
+        )
+
+
 def _slopes_of(B: Array) -> list[Array]:
     """Differentiate B by the logarithms of deviations, then by the lower triangle of `Coregion.numbers`."""
-    m = len(B)
-    deviations = np.sqrt(B.diagonal())
-    C = np.linalg.cholesky(B / np.outer(deviations, deviations) + 1e-12 * np.eye(m))
-    found = []
+    m, found = len(B), []
+    deviations, C = _taken_apart(B)
     for label in range(1, m):
         slope = np.zeros((m, m))
         slope[label] += B[label]
@@ -388,9 +440,8 @@ def _slopes_of(B: Array) -> list[Array]:
     for row, column in zip(*np.tril_indices(m, -1), strict=True):
         change = np.zeros(m)
         change[column] = 1.0
-        change = (change - C[row] * C[row, column]) * C[
-            row, row
-        ]  # rows of the triangle are C over its diagonal
+        norm = 1.0 / C[row, row]  # of the row of the triangle, whose diagonal is one
+        change = (change - C[row] * C[row, column]) / norm
         slope = np.zeros((m, m))
         slope[row] = C @ change
         slope = slope + slope.T
@@ -425,6 +476,11 @@ class CoregionOf:
         )
 
     @property
+    def number_axes(self) -> tuple[Axis, ...]:
+        """None of them is a lengthscale."""
+        return (None,) * len(self.number_names)
+
+    @property
     def __name__(self) -> str:
         """For people."""
         return f"Coregion({self.labels}, {self.axis})"
@@ -453,11 +509,17 @@ class SameLabel(Elementary):
     axis: str = "group"
 
     number_names: ClassVar[tuple[str, ...]] = ()
+    number_axes: ClassVar[tuple[Axis, ...]] = ()
     numbers: ClassVar[tuple[float, ...]] = ()
     lengthscale: ClassVar[Lengthscales] = ()  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         check_positive("variance", self.variance, most=LARGEST)
+        _check_label(self.axis)
+
+    def check(self, layout: Layout, X: Array) -> None:
+        """Raise `ArgumentError` unless labels of points X (n, p) are integers."""
+        layout.check_labels(X, self.axis, None)
 
     @property
     def family(self) -> "SameLabelOf":
@@ -500,6 +562,7 @@ class SameLabelOf:
     axis: str
 
     number_names: ClassVar[tuple[str, ...]] = ()
+    number_axes: ClassVar[tuple[Axis, ...]] = ()
 
     def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> SameLabel:
         """Make the kernel."""

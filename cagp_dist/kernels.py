@@ -66,6 +66,7 @@ class Layout(NamedTuple):
 
     space: int
     axes: tuple[str, ...] = ()
+    globe: bool | None = None  # whether space are unit vectors, or x, y and 0 of a plane; None: either
 
     @property
     def columns(self) -> int:
@@ -93,7 +94,16 @@ class Layout(NamedTuple):
                 f"X has {X.shape[1]} columns; the kernel expects {self.columns}: {space}{rest}.",
                 key="columns",
             )
-        if self.space != SPACE_COLUMNS or not X[:, 2].any():  # a plane; on the sphere this is the equator
+        if self.space != SPACE_COLUMNS:
+            return
+        plane = not X[:, 2].any()  # on the sphere this is the equator
+        if self.globe is False and not plane:
+            raise ArgumentError(
+                "the kernel has directions of a plane, and the third column of X is not 0; expected x, y and "
+                "0, or cagp.Anisotropic(..., centre=(latitude, longitude)) for unit vectors.",
+                key="kernel-of-space",
+            )
+        if plane and not self.globe:
             return
         lengths = np.sqrt((X[:, :SPACE_COLUMNS] ** 2).sum(axis=1))
         if not np.all(np.abs(lengths - 1.0) < 1e-3):
@@ -110,14 +120,17 @@ class Layout(NamedTuple):
         """Axes whose columns are labels."""
         return tuple(axis for axis in self.axes if axis not in UNITS)
 
-    def check_labels(self, X: Array, axis: str, most: int) -> None:
-        """Raise `ArgumentError` unless labels of points X (n, p) are integers below a number."""
+    def check_labels(self, X: Array, axis: str, most: int | None) -> None:
+        """Raise `ArgumentError` unless labels of points X (n, p) are integers, below ``most`` if given."""
         own = X[:, self.space + self.axes.index(axis)]
-        wrong = (own != np.rint(own)) | (own >= most)
+        wrong = own != np.rint(own)
+        if most is not None:
+            wrong |= own >= most
         if wrong.any():
+            last = "on" if most is None else f"to {most - 1}"
             raise ArgumentError(
-                f"{axis} of a row of X is {own[wrong][0]:g}; expected an integer from 0 to {most - 1}, or "
-                "one below zero for a point that goes with no other.",
+                f"{axis} of a row of X is {own[wrong][0]:g}; expected an integer from 0 {last}, or one below "
+                "zero for a point that goes with no other.",
                 key="label-range",
             )
 
@@ -128,15 +141,22 @@ class Layout(NamedTuple):
         first = tuple(axis for axis in (TIME, DEPTH) if axis in named)
         axes = (*first, *sorted(named - {*first}))
         space = {layout.space for layout in layouts}
+        known = {layout.globe for layout in layouts} - {None}
+        if len(known) > 1:
+            raise ArgumentError(
+                "the parts of a kernel have directions of a plane and of the globe; expected one of them.",
+                key="kernel-of-space",
+            )
+        globe = known.pop() if known else None
         if axes:
-            return cls(SPACE_COLUMNS, axes)
+            return cls(SPACE_COLUMNS, axes, globe)
         if len(space) > 1:
             raise ArgumentError(
                 f"the parts of a kernel are of points with {' and '.join(map(str, sorted(space)))} "
                 "coordinates; expected the same number.",
                 key="lengthscales-and-coordinates",
             )
-        return cls(space.pop())
+        return cls(space.pop(), (), globe)
 
 
 class Piece(NamedTuple):
@@ -165,6 +185,11 @@ class FamilyOf(Protocol):
         """Of the t distribution that is its spectral density; None if it is none."""
 
 
+Axis: TypeAlias = (
+    str | int | None
+)  # by its name, or a coordinate by its place; None of what is no lengthscale
+
+
 class Factor(Protocol):
     """A correlation of some columns of points, one of those that a `Product` multiplies."""
 
@@ -181,6 +206,13 @@ class Factor(Protocol):
         """Their names."""
 
     @property
+    def number_axes(self) -> "tuple[Axis, ...]":
+        """Along which axis each of them is a lengthscale."""
+
+    def check(self, layout: Layout, X: Array) -> None:
+        """Raise `ArgumentError` unless it is one of points X (n, p) with these columns."""
+
+    @property
     def family(self) -> Any:
         """What makes it from its numbers."""
 
@@ -189,6 +221,27 @@ class Factor(Protocol):
 
     def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
         """Give the terms of its derivative by the logarithm of each number, each like `pieces`."""
+
+
+class OfOneAxis:
+    """What factors share that are no kernels by themselves, along one axis beside space."""
+
+    axis: str
+
+    @property
+    def parts(self) -> tuple[Self, ...]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def factors(self) -> tuple[Self, ...]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def layout(self) -> Layout:
+        """Columns that points have."""
+        return Layout(SPACE_COLUMNS, (self.axis,))
 
 
 MOST_PARTS = 4  # of a sum that is fitted: more lengthscales no data tell apart
@@ -278,8 +331,7 @@ class Kernel(ABC):
             self.layout.check(X)
             for part in self.parts:
                 for factor in part.factors:
-                    if (table := getattr(factor, "covariance", None)) is not None:
-                        self.layout.check_labels(X, cast("Any", factor).axis, len(table))
+                    factor.check(self.layout, X)
             return
         if X.shape[1] != given:
             raise ArgumentError(
@@ -452,6 +504,21 @@ class Elementary(Kernel):
             return tuple(f"{NAME_OF_SPACE}_{place + 1}" for place in range(len(self.lengthscale)))
         return tuple(NAME_OF_SPACE if axis == SPACE else f"{NAME_OF_SPACE}_{axis}" for axis in self._axes)
 
+    @property
+    def correlation(self) -> Factor:
+        """The same with the variance one."""
+        return cast("Factor", replace(cast("Any", self), variance=1.0))
+
+    @property
+    def number_axes(self) -> tuple[Axis, ...]:
+        """Along which axis each of them is a lengthscale."""
+        if self.axis == SPACE and isinstance(self.lengthscale, tuple):
+            return tuple(range(len(self.lengthscale)))
+        return self._axes
+
+    def check(self, layout: Layout, X: Array) -> None:
+        """Take all points: a distance asks no more of them than their columns."""
+
     def pieces(self, layout: Layout) -> tuple[Piece, ...]:
         """Give what compiled functions are told of it as a factor."""
         from cagp_dist.profiles import Part
@@ -483,6 +550,12 @@ class Elementary(Kernel):
         return tuple(
             row for axis, own in zip(self._axes, self.numbers, strict=True) for row in layout.rows(axis, own)
         )
+
+    def inverse_in(self, layout: Layout) -> Array:
+        """One over the lengthscale of each column (p,) of points, zero where it does not fall with one."""
+        pieces = (piece for factor in self.factors for piece in factor.pieces(layout))
+        rows = [row for piece in pieces if not piece.profile.of_labels for row in piece.rows]
+        return np.asarray(np.sqrt(np.square(np.reshape(rows, (-1, layout.columns))).sum(axis=0)))
 
     @property
     def parameters(self) -> Parameters:
@@ -621,7 +694,7 @@ class Sum(Kernel):
             raise ArgumentError(f"parts is {self.parts!r}; expected two kernels or more.", key="kernel-parts")
         object.__setattr__(self, "parts", tuple(one for part in parts for one in part.parts))
         counts = {len(part.lengthscale) for part in self.parts if isinstance(part.lengthscale, tuple)}
-        if len(counts) > 1 and self.layout is None:
+        if self.layout is None and len(counts) > 1:  # that of parts of different points is refused
             raise ArgumentError(
                 f"the parts of a sum have lengthscales for {' and '.join(map(str, sorted(counts)))} "
                 "coordinates; expected the same number, or one lengthscale for all coordinates.",
@@ -675,7 +748,7 @@ class Product(Elementary):
     Raises
     ------
     ArgumentError
-        If two factors are of one axis, or there is none.
+        If there is no factor, or all are of distances in space alone.
 
     Examples
     --------
@@ -696,7 +769,7 @@ class Product(Elementary):
     axis: ClassVar[str | tuple[str, ...]] = ()  # type: ignore[misc]
 
     def __post_init__(self) -> None:
-        factors = tuple(self.factors)
+        factors = tuple(one.correlation if isinstance(one, Elementary) else one for one in self.factors)
         object.__setattr__(self, "factors", factors)
         check_positive("variance", self.variance, most=LARGEST)
         if not factors:
@@ -734,10 +807,17 @@ class Product(Elementary):
         )
 
     @property
+    def number_axes(self) -> tuple[Axis, ...]:
+        """Along which axis each of them is a lengthscale; of coordinates in space, space."""
+        every = (axis for factor in self.factors for axis in factor.number_axes)
+        return tuple(SPACE if isinstance(axis, int) else axis for axis in every)
+
+    @property
     def family(self) -> "ProductOf":
         """What makes it from its numbers."""
         counts = tuple(len(factor.numbers) for factor in self.factors)
-        return ProductOf(tuple(factor.family for factor in self.factors), counts, self.number_names)
+        families = tuple(factor.family for factor in self.factors)
+        return ProductOf(families, counts, self.number_names, self.number_axes)
 
     def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
         """Refuse: it is none of one distance."""
@@ -757,6 +837,7 @@ class ProductOf:
     families: tuple[Any, ...]
     counts: tuple[int, ...]  # how many numbers each takes
     number_names: tuple[str, ...]
+    number_axes: tuple[Axis, ...]
 
     def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> Product:
         """Make the kernel."""
@@ -926,8 +1007,14 @@ class Along:
     @property
     def number_names(self) -> tuple[str, ...]:
         """Names of its numbers."""
-        axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)
-        return tuple(NAME_OF_SPACE if axis == SPACE else f"{NAME_OF_SPACE}_{axis}" for axis in axes)
+        return tuple(
+            NAME_OF_SPACE if axis == SPACE else f"{NAME_OF_SPACE}_{axis}" for axis in self.number_axes
+        )
+
+    @property
+    def number_axes(self) -> tuple[str, ...]:
+        """Along which axis each of them is a lengthscale."""
+        return self.axis if isinstance(self.axis, tuple) else (self.axis,)
 
     @property
     def __name__(self) -> str:

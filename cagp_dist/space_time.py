@@ -22,6 +22,7 @@ from cagp_dist.kernels import (
     SPACE_COLUMNS,
     TIME,
     Along,
+    Axis,
     Elementary,
     Factor,
     Family,
@@ -153,6 +154,11 @@ class SpaceTime(Elementary):
         """Names of the lengthscales in space and time."""
         return SpaceTimeOf.number_names
 
+    @property
+    def number_axes(self) -> tuple[Axis, ...]:
+        """Their axes."""
+        return SpaceTimeOf.number_axes
+
     def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
         """Give that of the one kernel, if it is one."""
         if self.time is None:
@@ -183,6 +189,7 @@ class SpaceTimeOf:
     time: Family | PeriodicOf | GneitingOf | None = None
 
     number_names: ClassVar[tuple[str, ...]] = ("lengthscale_1", "lengthscale_2")
+    number_axes: ClassVar[tuple[Axis, ...]] = (SPACE, TIME)
 
     def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> SpaceTime:
         """Make the kernel from its lengthscales in space and time and its variance."""

@@ -21,14 +21,26 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, as_points, check_positive
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import SPACE_COLUMNS, TIME, Elementary, Family, Layout, Lengthscales, Piece, along
+from cagp_dist.kernels import (
+    SPACE,
+    SPACE_COLUMNS,
+    TIME,
+    Axis,
+    Elementary,
+    Family,
+    Layout,
+    Lengthscales,
+    OfOneAxis,
+    Piece,
+    along,
+)
 
 DECAY = 1.5
 """Power of w: half the number of dimensions times the largest interaction."""
 
 
 @dataclass(frozen=True)
-class Periodic:
+class Periodic(OfOneAxis):
     """A factor in time that comes back after each period, as diurnal and annual cycles do.
 
     Parameters
@@ -87,21 +99,6 @@ class Periodic:
         return PeriodicOf(self.kernel.family, self.period, self.axis)
 
     @property
-    def parts(self) -> tuple["Periodic", ...]:
-        """Itself."""
-        return (self,)
-
-    @property
-    def factors(self) -> tuple["Periodic", ...]:
-        """Itself."""
-        return (self,)
-
-    @property
-    def layout(self) -> Layout:
-        """Columns that points have."""
-        return Layout(SPACE_COLUMNS, (self.axis,))
-
-    @property
     def numbers(self) -> tuple[float, ...]:
         """Its lengthscale."""
         return (self.common_lengthscale,)
@@ -110,6 +107,14 @@ class Periodic:
     def number_names(self) -> tuple[str, ...]:
         """Name of its lengthscale."""
         return self._along.number_names
+
+    @property
+    def number_axes(self) -> tuple[Axis, ...]:
+        """Along which axis it is."""
+        return (self.axis,)
+
+    def check(self, layout: Layout, X: Array) -> None:
+        """Take all points: a cycle asks no more of them than their columns."""
 
     @property
     def _along(self) -> Elementary:
@@ -194,6 +199,10 @@ class Stretched:
 
     layout: ClassVar[Layout] = Layout(SPACE_COLUMNS, (TIME,))
     number_names: ClassVar[tuple[str, ...]] = ("lengthscale", "lengthscale_time")
+    number_axes: ClassVar[tuple[Axis, ...]] = (SPACE, TIME)
+
+    def check(self, layout: Layout, X: Array) -> None:
+        """Take all points."""
 
     @property
     def numbers(self) -> tuple[float, ...]:

@@ -12,7 +12,9 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.factors import AnisotropicOf, CoregionOf
 from cagp_dist.gram.metric import metric
 from cagp_dist.kernels import point_columns
-from cagp_dist.likelihood.numbering import Model
+from cagp_dist.likelihood.bounds import Scales, make_bounds
+from cagp_dist.likelihood.numbering import Model, Numbering
+from cagp_dist.likelihood.starts import make_starts
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 
@@ -188,6 +190,23 @@ def test_a_vanished_tile_is_left_out_of_no_other_label():
         ("lengthscale-one", lambda: cagp.Anisotropic(cagp.Matern32((1.0, 2.0)), 2.0, 0.0)),
         ("kernel-product", lambda: cagp.Matern32(1.0) * cagp.Matern12(1.0)),
         ("kernel-axis", lambda: cagp.Matern32((1.0, 2.0), axis="time")),
+        pytest.param("kernel-axis", lambda: cagp.SameLabel(1.0, axis="time"), id="a label of time"),
+        ("anisotropy-centre", lambda: cagp.Anisotropic(cagp.Matern32(1.0), 2.0, 0.0, centre=(480.0, 0.0))),
+        ("anisotropy-region", lambda: CASES["ellipse in a region"][0](-HERE, HERE)),
+        (
+            "kernel-of-space",
+            lambda: (cagp.Anisotropic(cagp.Matern32(0.1), 2.0, 0.0) * cagp.Matern12(5.0, axis="time"))(
+                points(HOURS), points(HOURS)
+            ),
+        ),
+        pytest.param(
+            "kernel-of-space",
+            lambda: (
+                cagp.Anisotropic(cagp.Matern32(0.1), 2.0, 0.0) * cagp.Matern12(5.0, axis="time")
+                + cagp.Anisotropic(cagp.Matern32(0.1), 2.0, 0.0, centre=CENTRE)
+            ),
+            id="a plane and the globe",
+        ),
         ("columns", lambda: CASES["product"][0](HERE, HERE)),
         ("label-range", lambda: CASES["labels"][0](points(LABELS), points(LABELS + 1.0))),
         pytest.param(
@@ -300,3 +319,38 @@ def test_neighbours_are_found_beside_a_large_shared_error():
     field = cagp.Matern32(0.1, 1.0) * cagp.Matern12(6.0, axis="time")
     alone, beside = metric(field, 4), metric(field + cagp.SameLabel(5.0, axis="ship"), 5)
     np.testing.assert_allclose(beside.rows[:, :4], np.diag(alone), rtol=1e-9)
+
+
+def test_numbers_know_their_axes():
+    day = cagp.Periodic(cagp.Matern52(8.0), 24.0)
+    kernel = cagp.Matern32(0.1) * day * cagp.Matern12(240.0, axis="time") * cagp.Matern12(0.5)
+    assert kernel.number_names == ("lengthscale", "lengthscale_time", "lengthscale_time_2", "lengthscale_2")
+    model = Model.of(kernel.family)
+    assert model.numbering.along == Numbering.of_kernel(kernel).along == ((0, 1, 1, 0),)
+    bounds = make_bounds(None, Scales(0.1, 1.0, 1.0, (2.0, 300.0)), model.numbering)
+    assert [high for _, high in bounds.lengthscales] == [200.0, 30000.0, 30000.0, 200.0]
+    shaped = CASES["ellipse and labels"][0]
+    assert Numbering.of_kernel(shaped).along[0][:3] == (0, None, None)
+    guess = {"lengthscale": 0.3, "variance": 2.0, "noise_variance": 0.2}
+    own = make_bounds(None, Scales(0.01, 1.0, 1.0, (1.0, 2.0)), Numbering.of_kernel(shaped))
+    (start,) = make_starts(guess, own, Scales(0.01, 1.0, 1.0, (1.0, 2.0)), starts=1)
+    np.testing.assert_allclose(np.exp(start[:4]), (0.3, 1.0, 1.0, 1.0))
+
+
+def test_a_product_has_one_variance():
+    time = cagp.Matern12(7.5, axis="time")
+    assert cagp.Matern32(0.1, 4.0) * time == 4.0 * (cagp.Matern32(0.1) * time)
+    assert (cagp.Matern32(0.1, 4.0) * cagp.Matern12(7.5, 3.0, axis="time")).variance == 12.0
+
+
+def test_a_product_is_fitted_as_the_kernel_of_space_and_time_it_is(monkeypatch):
+    monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_COMPARED", 60)
+    generator = np.random.default_rng(7)
+    places = cagp.unit_sphere(generator.uniform(40.0, 55.0, 150), generator.uniform(0.0, 20.0, 150))
+    X = np.column_stack([places, generator.uniform(0.0, 48.0, 150)])
+    truth = cagp.SpaceTime(cagp.Matern32(0.1, 2.0), cagp.Matern12(7.5))
+    y = drawn_fields(truth, X, 0.1, 3)
+    same = cagp.Matern32(0.1, 2.0) * cagp.Matern12(7.5, axis="time")
+    one, other = (cagp.fit(kernel.family, X, y, method="vecchia") for kernel in (truth, same))
+    assert one.log_likelihood == other.log_likelihood
+    assert one.prior.kernel.numbers == other.prior.kernel.numbers

@@ -7,8 +7,9 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.errors import ArgumentError
 from cagp_dist.factors import Anisotropic, Coregion, SameLabel
-from cagp_dist.kernels import Kernel, Layout, point_columns
+from cagp_dist.kernels import Kernel, point_columns
 
 ALIKE, STEPS_ALONG = 0.7, 1024  # Correlation by which coordinates are compared, and distances that are tried
 LEAST_ALIKE = 1e-3  # Correlation of labels that counts as none
@@ -58,9 +59,15 @@ def metric(kernel: Kernel, columns: int) -> Metric:
             if isinstance(factor, Anisotropic):
                 ellipses.append((part.variance, factor))
             elif isinstance(factor, Coregion):
-                own_table = part.variance * factor.matrix
-                tables[factor.axis] = tables[factor.axis] + own_table if factor.axis in tables else own_table
-    own = np.array([_inverse_lengthscales(part.factors, layout) for part in kernel.parts])
+                total = tables.setdefault(factor.axis, np.zeros_like(factor.matrix))
+                if total.shape != factor.matrix.shape:
+                    raise ArgumentError(
+                        f"the kernel has tables of {len(total)} and {len(factor.matrix)} labels of "
+                        f"{factor.axis}; expected a row for each label in all of them.",
+                        key="coregion-shape",
+                    )
+                total += part.variance * factor.matrix
+    own = np.array([part.inverse_in(layout) for part in kernel.parts])
     rows = np.eye(columns)[own.any(axis=0)]
     if ellipses:  # that of the largest variance
         _, ellipse = max(ellipses, key=lambda pair: pair[0])
@@ -75,25 +82,6 @@ def metric(kernel: Kernel, columns: int) -> Metric:
         return factors
     places = tuple((layout.space + layout.axes.index(axis), _places(table)) for axis, table in tables.items())
     return Coordinates(rows * factors[:, None], places)
-
-
-def _inverse_lengthscales(factors: tuple[object, ...], layout: Layout) -> Array:
-    """One over the lengthscale of each column (p,), zero where nothing falls with it."""
-    rows = [
-        row
-        for factor in factors
-        if not isinstance(factor, Coregion)
-        for piece in factor.pieces(layout)  # type: ignore[attr-defined]
-        if piece.profile != _same()
-        for row in piece.rows
-    ]
-    return np.asarray(np.sqrt((np.array(rows or np.zeros((1, layout.columns))) ** 2).sum(axis=0)))
-
-
-def _same() -> bytes:
-    from cagp_dist.profiles import same_label
-
-    return same_label()
 
 
 def _alike(kernel: Kernel, rows: Array, own: Array) -> Array:

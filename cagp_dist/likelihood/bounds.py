@@ -29,7 +29,7 @@ WIDEST, WIDEST_OWN = 10.0, 100.0
 
 # Of numbers that are no lengthscales: their logarithms say how far an ellipse is stretched (a ratio of its
 # axes up to 30), by how much deviations of variables differ, and how variables go together
-OTHERS: dict[str, Limits] = {"stretch": (1.0 / 30.0, 30.0), "deviation": (1e-3, 1e3), "angle": (1e-8, 1e8)}
+OTHERS: dict[str, Limits] = {"stretch": (1.0 / 25.0, 25.0), "deviation": (1e-3, 1e3), "angle": (1e-8, 1e8)}
 
 ABOVE = 1e-6  # Part of it by which the noise variance of every point stays above zero
 SAME = 1e-9  # Limits of a logarithm that differ by less are the same
@@ -181,19 +181,17 @@ class Bounds:
     def coarser(self, *spacings: float) -> "Bounds":
         """Limits for thinned data of a sum: lengthscales of at least half the spacing of its points."""
 
-        def raised(limits: OwnLimits, names: tuple[str, ...]) -> OwnLimits:
+        def raised(limits: OwnLimits, axes: tuple[int | None, ...]) -> OwnLimits:
             pairs = tuple(
-                (min(max(low, 0.5 * spacings[axis]), high), high)
-                if (axis := self.numbering.axis_of(name)) is not None
-                else (low, high)
-                for (low, high), name in zip(_pairs(limits), names, strict=True)
+                (low, high) if axis is None else (min(max(low, 0.5 * spacings[axis]), high), high)
+                for (low, high), axis in zip(_pairs(limits), axes, strict=True)
             )
             return pairs[0] if pairs and limits == _pairs(limits)[0] else pairs
 
-        first, *rest = self.numbering.own
+        first, *rest = self.numbering.along
         others = tuple(
-            (raised(lengthscale, names), variance)
-            for (lengthscale, variance), names in zip(self.others, rest, strict=True)
+            (raised(lengthscale, axes), variance)
+            for (lengthscale, variance), axes in zip(self.others, rest, strict=True)
         )
         return replace(self, lengthscale=raised(self.lengthscale, first), others=others)
 
@@ -217,14 +215,15 @@ def make_bounds(given: Given | None, scales: Scales, numbering: Numbering | None
     chosen = checked_names("bounds", given)
     numbering = numbering or Numbering.of(1, None if scales.sides is None else len(scales.sides))
     parts = numbering.parts
-    lengthscales = [_default_limits(own, scales, numbering) for own in numbering.own]
+    each = zip(numbering.own, numbering.along, strict=True)
+    lengthscales = [_default_limits(own, axes, scales) for own, axes in each]
     variances = [(1e-4 * scales.power, 1e4 * scales.power)] * parts
     noise_variance = 1e-8 * scales.power, 1e2 * scales.power
     if "lengthscale" in chosen:
         of_parts = _part_by_part("lengthscale", chosen["lengthscale"], parts)
         lengthscales = [
-            _own_pairs(pairs, default, [numbering.axis_of(name) is not None for name in own])
-            for pairs, default, own in zip(of_parts, lengthscales, numbering.own, strict=True)
+            _own_pairs(pairs, default, [axis is not None for axis in axes])
+            for pairs, default, axes in zip(of_parts, lengthscales, numbering.along, strict=True)
         ]
     if "variance" in chosen:
         variances = [_pair("variance", pair) for pair in _part_by_part("variance", chosen["variance"], parts)]
@@ -234,13 +233,12 @@ def make_bounds(given: Given | None, scales: Scales, numbering: Numbering | None
     return Bounds(lengthscales[0], variances[0], noise_variance, others, numbering)
 
 
-def _default_limits(own: tuple[str, ...], scales: Scales, numbering: Numbering) -> OwnLimits:
+def _default_limits(own: tuple[str, ...], axes: tuple[int | None, ...], scales: Scales) -> OwnLimits:
     """Limits of the own numbers of a part."""
     if own == NAMES[:1] and scales.sides is None:
         return scales.spacing / 5.0, WIDEST * scales.extent
     found: list[Limits] = []
-    for name in own:
-        axis = numbering.axis_of(name)
+    for name, axis in zip(own, axes, strict=True):
         if axis is None:
             found.append(OTHERS[name.partition("_")[0]])
         elif scales.sides is None:

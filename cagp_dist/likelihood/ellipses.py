@@ -8,7 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.factors import Anisotropic, AnisotropicOf
+from cagp_dist.factors import WIDEST_CAP_DEGREES, Anisotropic, AnisotropicOf
 from cagp_dist.geometry import degrees
 from cagp_dist.kernels import Elementary, Kernel
 from cagp_dist.likelihood.fit_result import FitResult
@@ -18,7 +18,7 @@ from cagp_dist.likelihood.starts import Start
 AnisotropyLike = Literal["none", "auto", "fit"] | tuple[float, float]
 
 GAIN = 4.0  # Log-likelihood by which an ellipse must be better than a circle: two numbers
-WIDEST_CAP_DEGREES = 30.0  # Radius of a region whose tangent plane takes its place
+ON_A_LINE = 1e-3  # Spread of places across over that along which tells nothing of a direction
 
 
 class Ellipse(NamedTuple):
@@ -47,7 +47,7 @@ def check_anisotropy(asked: object) -> AnisotropyLike:
         return asked  # type: ignore[return-value]
     if isinstance(asked, tuple | list) and len(asked) == 2:
         ratio, azimuth = asked
-        if isinstance(ratio, int | float) and isinstance(azimuth, int | float):
+        if all(isinstance(one, int | float | np.number) and not isinstance(one, bool) for one in asked):
             return float(ratio), float(azimuth)
     raise ArgumentError(
         f'anisotropy is {asked!r}; expected "fit", "auto", "none", or ratio and azimuth, such as (3.0, '
@@ -75,6 +75,12 @@ def centre_of(X: Array) -> tuple[float, float]:
     return float(latitude[0]), float(longitude[0])
 
 
+def lie_on_a_line(X: Array) -> bool:
+    """Whether places X (n, p) lie on a line, or on the globe nearly on a great circle or a parallel."""
+    spread = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)
+    return bool(spread[1] <= ON_A_LINE * spread[0])
+
+
 def with_ellipse(ellipse: Ellipse, isotropic: FitResult, search: Callable[..., FitResult]) -> FitResult:
     """Fit an ellipse from the end of a fit of circles; with "auto" these are kept where they do as well.
 
@@ -82,12 +88,7 @@ def with_ellipse(ellipse: Ellipse, isotropic: FitResult, search: Callable[..., F
     circles are the origin, so that no direction has to be guessed.
     """
     circles = isotropic.prior.kernel
-    if not isinstance(circles, Elementary):
-        raise ArgumentError(
-            f"anisotropy is {ellipse.asked!r} and the kernel is a sum, {circles!r}; expected a kernel with "
-            "one lengthscale, or one with ellipses: cagp.Anisotropic(...) + cagp.Anisotropic(...).",
-            key="anisotropy-of-sum",
-        )
+    assert isinstance(circles, Elementary)  # `fit_model` refuses sums
     length = circles.common_lengthscale
     start: Start = {
         "lengthscale": length if ellipse.shape is not None else (length, 1.0, 1.0),

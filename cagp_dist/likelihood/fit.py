@@ -34,8 +34,7 @@ from cagp_dist.likelihood.observed import (
     ResidualsAtPoints,
     by_coordinate,
     centred_observations,
-    in_space_and_time,
-    on_axes,
+    on_columns,
 )
 from cagp_dist.likelihood.replay_cache import Evaluations, search_key
 from cagp_dist.likelihood.search import best_climb, climb, refine, score
@@ -50,7 +49,6 @@ from cagp_dist.prior import Mean, Prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime.memo import Memo
 from cagp_dist.solvers.solver_choice import few_gaps
-from cagp_dist.space_time import SpaceTimeOf
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import ExecutorLike
@@ -216,29 +214,19 @@ def fit(
     if anisotropic and model.axes is None:
         data = by_coordinate(data)
         model = replace(model, coordinates=data.X.shape[1])
-    if model.axes is not None:
+    if model.layout is not None:
         if anisotropic or method not in ("auto", "dense", "vecchia"):
             raise ArgumentError(
-                f"kernel is {kernel!r}, of space and time, with anisotropic={anisotropic} and "
-                f"method={method!r}; "
-                'expected method "auto", "dense" or "vecchia", and no lengthscales by coordinate.',
+                f"kernel is {kernel!r}, with directions or axes of its own, anisotropic={anisotropic} and "
+                f'method={method!r}; expected method "auto", "dense" or "vecchia", and no lengthscales by '
+                "coordinate.",
                 key="method-of-time",
             )
-        if isinstance(model.families[0], SpaceTimeOf):
-            data = in_space_and_time(data, model.axes)
+        data = on_columns(data, model)
+        if len(set(model.numbering.own)) > 1:
+            asked = _from_the_guess(asked)
+        if model.axes is not None:
             model, asked = _in_lengthscales(model, data, centre, asked)
-        else:
-            data = on_axes(data, model)
-    elif model.layout is not None:
-        if isinstance(data, Gridded):
-            raise ArgumentError(
-                f"kernel is {kernel!r}, whose distances depend on direction, and a grid is solved by rings, "
-                "which do not know any; expected its points.",
-                key="kernel-of-axes",
-            )
-        model.layout.check(data.X)
-    if len(set(model.numbering.own)) > 1:
-        asked = _from_the_guess(asked)
     return _fitted(model, data, centre, asked)
 
 
@@ -257,13 +245,17 @@ def _from_the_guess(asked: "_Asked") -> "_Asked":
 def _in_lengthscales(
     model: Model, data: ResidualsAtPoints, mean: Mean, asked: "_Asked"
 ) -> tuple[Model, "_Asked"]:
-    """Measure distances in space and time by lengthscales that fit some of the points, and begin there."""
+    """Measure distances along the axes by lengthscales that fit some of the points, and begin there."""
     if data.size <= MOST_COMPARED:
         return model, asked
     first = _fitted(model, data.thinned(MOST_COMPARED), mean, replace(asked, method="dense"))
     parts = first.prior.kernel.parts
-    dominant = max(parts, key=lambda part: part.variance)
-    scales = tuple(1.0 / inverse for inverse in dominant.inverse_lengthscales(data.X.shape[1]))
+    layout = first.prior.kernel.layout
+    assert layout is not None
+    falling = [part for part in parts if any(axis is not None for axis in part.number_axes)]
+    dominant = max(falling, key=lambda part: part.variance)
+    # along what it does not fall with, points are as near as they can be
+    scales = tuple(1.0 / own if own > 0.0 else np.inf for own in dominant.inverse_in(layout))
     return replace(model, scales=scales), replace(asked, start=asked.start or start_of(first), starts=1)
 
 

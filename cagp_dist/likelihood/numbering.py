@@ -21,6 +21,8 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import (
     KERNEL_FORMS,
     MOST_PARTS,
+    SPACE,
+    Axis,
     ClosedForm,
     Family,
     Kernel,
@@ -47,29 +49,35 @@ class Numbering:
 
     # Names of the own numbers of each part
     own: tuple[tuple[str, ...], ...] = ((NAMES[0],),)
-    axes: tuple[str, ...] = ()  # of points, beside space
+    # Along which axis of the points each of them is a lengthscale, space being 0; None if it is none
+    along: tuple[tuple[int | None, ...], ...] = ((0,),)
 
     @classmethod
     def of(cls, parts: int = 1, coordinates: int | None = None) -> "Numbering":
         """Give that of kernels with one lengthscale, or with one for each of p coordinates."""
-        one = NAMES[:1]
-        own = one if coordinates is None else tuple(f"{NAMES[0]}_{place + 1}" for place in range(coordinates))
-        return cls((own,) * parts)
+        if coordinates is None:
+            return cls((NAMES[:1],) * parts, ((0,),) * parts)
+        own = tuple(f"{NAMES[0]}_{place + 1}" for place in range(coordinates))
+        return cls((own,) * parts, (tuple(range(coordinates)),) * parts)
 
     @classmethod
     def of_kernel(cls, kernel: Kernel) -> "Numbering":
         """Give that of the numbers of a kernel."""
-        axes = () if kernel.layout is None else kernel.layout.axes
-        return cls(tuple(part.number_names for part in kernel.parts), axes)
+        return cls.in_layout(
+            [part.number_names for part in kernel.parts],
+            [part.number_axes for part in kernel.parts],
+            kernel.layout,
+        )
 
-    def axis_of(self, name: str) -> int | None:
-        """Which axis an own number is a lengthscale along, space being 0; None if it is none."""
-        head, _, axis = name.partition("_")
-        if head != NAMES[0]:
-            return None
-        if axis.isdigit():
-            return int(axis) - 1
-        return 1 + self.axes.index(axis) if axis else 0
+    @classmethod
+    def in_layout(
+        cls, names: Sequence[tuple[str, ...]], axes: Sequence[tuple[Axis, ...]], layout: Layout | None
+    ) -> "Numbering":
+        """Give that of parts whose numbers have these names and axes, at points with these columns."""
+        named = layout.axes if layout is not None else ()
+        places = {SPACE: 0} | {axis: 1 + place for place, axis in enumerate(named)}
+        along = (tuple(places[one] if isinstance(one, str) else one for one in own) for own in axes)
+        return cls(tuple(names), tuple(along))
 
     @property
     def parts(self) -> int:
@@ -177,9 +185,14 @@ class Model:
         """Which columns points have; None: any, all of space."""
         if all(isinstance(family, type | MaternOf) for family in self.families):
             return None
+        return self.example.layout
+
+    @property
+    def example(self) -> Kernel:
+        """A kernel of it, all numbers of which are one."""
         own = [_own_names(family) for family in self.families]
         numbers = [1.0 if names == NAMES[:1] else (1.0,) * len(names) for names in own]
-        return self.kernel(numbers, [1.0] * self.parts).layout
+        return self.kernel(numbers, [1.0] * self.parts)
 
     @property
     def axes(self) -> tuple[int, ...] | None:
@@ -199,9 +212,8 @@ class Model:
         """Which of its numbers stands where."""
         if self.coordinates is not None:
             return Numbering.of(self.parts, self.coordinates)
-        return Numbering(
-            tuple(map(_own_names, self.families)), () if self.layout is None else self.layout.axes
-        )
+        names, axes = map(_own_names, self.families), map(_own_axes, self.families)
+        return Numbering.in_layout(tuple(names), tuple(axes), self.layout)
 
     def kernel(self, lengthscales: Sequence[Lengthscales], variances: Sequence[float]) -> Kernel:
         """Give the kernel with these numbers, a lengthscale (or several) and a variance for every part."""
@@ -260,6 +272,12 @@ def _own_names(family: Family) -> tuple[str, ...]:
     """Names of the numbers that a family makes a kernel from."""
     one = isinstance(family, type | MaternOf)
     return NAMES[:1] if one else cast("tuple[str, ...]", getattr(family, "number_names"))  # noqa: B009
+
+
+def _own_axes(family: Family) -> tuple[Axis, ...]:
+    """Axes of the numbers that a family makes a kernel from."""
+    one = isinstance(family, type | MaternOf)
+    return (SPACE,) if one else cast("tuple[Axis, ...]", getattr(family, "number_axes"))  # noqa: B009
 
 
 def is_family(family: object) -> bool:

@@ -11,13 +11,12 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import area_weights, is_pole, space_filling_order
-from cagp_dist.kernels import SAME_ON_SPHERE, Matern12, on_unit_sphere
+from cagp_dist.kernels import SAME_ON_SPHERE, SPACE_COLUMNS, TIME, Matern12, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
 from cagp_dist.likelihood.numbering import Model, extents, in_extents
 from cagp_dist.posterior.coefficients import orthonormal
 from cagp_dist.prior import Mean, Prior
-from cagp_dist.space_time import LAYOUT
 from cagp_dist.text import counted
 
 FEWEST_POINTS = 4
@@ -196,39 +195,30 @@ def by_coordinate(data: ResidualsAtPoints | Gridded) -> ResidualsAtPoints:
     return replace(data, axes=tuple(range(data.X.shape[1])))
 
 
-def in_space_and_time(data: ResidualsAtPoints | Gridded, axes: tuple[int, ...]) -> ResidualsAtPoints:
-    """Give space and time a lengthscale each."""
+def on_columns(data: ResidualsAtPoints | Gridded, model: Model) -> ResidualsAtPoints:
+    """Check the columns of points, and give each named axis its own extent."""
+    kernel = model.example
+    assert kernel.layout is not None
+    axes = kernel.layout.axes
     if isinstance(data, Gridded):
         raise ArgumentError(
-            "a kernel of space and time takes points X (n, 4), unit vectors and hours; a grid has no time.",
-            key="kernel-of-time",
+            f"the kernel is of points with {', '.join(axes) or 'directions'} beside distances in space, and "
+            "a grid has none: expected its points.",
+            key="kernel-of-axes",
         )
-    LAYOUT.check(data.X)
-    if not np.ptp(data.X[:, :-1], axis=0).any():
+    kernel.check_coordinates(data.X)
+    if axes and not np.ptp(data.X[:, :SPACE_COLUMNS], axis=0).any():
         raise ArgumentError(
             "all points are at the same place, so the lengthscale in space cannot be fitted; "
             "expected two places at least.",
             key="one-place",
         )
-    if np.ptp(data.X[:, -1]) == 0.0:
+    if TIME in axes and np.ptp(data.X[:, SPACE_COLUMNS + axes.index(TIME)]) == 0.0:
         raise ArgumentError(
             "all points have the same time, so the lengthscale in time cannot be fitted; expected "
             "two times at least, or a kernel of space alone.",
             key="one-time",
         )
-    return replace(data, axes=axes)
-
-
-def on_axes(data: ResidualsAtPoints | Gridded, model: Model) -> ResidualsAtPoints:
-    """Give each named axis its own extent."""
-    layout = model.layout
-    assert layout is not None
-    if isinstance(data, Gridded):
-        raise ArgumentError(
-            f"the kernel has {', '.join(layout.axes)} beside space; expected points, as a grid has no such.",
-            key="kernel-of-axes",
-        )
-    layout.check(data.X)
     return replace(data, axes=model.axes)
 
 

@@ -35,7 +35,7 @@ def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: 
     known = np.array(bounds.noise_variance) / [power, LEAST_POWER * power]
     ratio = np.clip(known, *bounds.ratio)
     limits, sides = np.log([*bounds.lengthscales, tuple(ratio.tolist())]).T, np.log(scales.sides or (1.0,))
-    axes = [bounds.numbering.axis_of(name) for own in bounds.numbering.own for name in own]
+    axes = [axis for own in bounds.numbering.along for axis in own]
 
     def start(k: int) -> Array:
         even = np.modf(0.5 + k * np.array([0.6180339887, 0.7548776662]))[0]
@@ -120,7 +120,11 @@ def make_sum_starts(
 
 def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
     """Check the guesses, by name: lengthscales part by part and coordinate by coordinate."""
-    parts, own_names = bounds.numbering.parts, bounds.numbering.own
+    numbering, parts = bounds.numbering, bounds.numbering.parts
+    # of a part with one lengthscale None
+    each = [
+        None if own == NAMES[:1] else axes for own, axes in zip(numbering.own, numbering.along, strict=True)
+    ]
     found: dict[str, list[float]] = {}
     for name, guess in checked_names("start", given).items():
         expected = 1 if name == "noise_variance" else parts
@@ -130,11 +134,11 @@ def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
                 f"start of {name} is {guess!r}; expected {expected} numbers, one for each part of the sum.",
                 key="start",
             )
-        counts = [None if own == NAMES[:1] or name != "lengthscale" else len(own) for own in own_names]
+        own = [None] * parts if name != NAMES[0] else each
         numbers = [
             number
-            for part, many in zip(of_parts, counts, strict=False)
-            for number in _own_numbers(name, part, many)
+            for part, axes in zip(of_parts, own, strict=False)
+            for number in _own_numbers(name, part, axes)
         ]
         found[name] = []
         for number, limits in zip(numbers, _limits_of(name, bounds), strict=True):
@@ -143,18 +147,19 @@ def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
     return found
 
 
-def _own_numbers(name: str, guess: object, coordinates: int | None) -> list[float]:
-    """Give the guess for one part: one number, or one for each coordinate."""
+def _own_numbers(name: str, guess: object, axes: tuple[int | None, ...] | None) -> list[float]:
+    """Give the guess for one part: one number, or one for each; what is no lengthscale begins at one."""
     if not isinstance(guess, list | tuple):
-        return [cast("float", guess)] * (1 if coordinates is None else coordinates)
-    if coordinates is None:
+        number = cast("float", guess)
+        return [number] if axes is None else [1.0 if axis is None else number for axis in axes]
+    if axes is None:
         hint = (
             " With anisotropic=True a number for each coordinate is fitted." if name == "lengthscale" else ""
         )
         raise ArgumentError(f"start of {name} is {guess!r}; expected one number.{hint}", key="start")
-    if len(guess) != coordinates:
+    if len(guess) != len(axes):
         raise ArgumentError(
-            f"start of {name} is {guess!r} for points of {coordinates} coordinates; expected one number, or "
+            f"start of {name} is {guess!r} for points of {len(axes)} coordinates; expected one number, or "
             "one for each coordinate.",
             key="start",
         )

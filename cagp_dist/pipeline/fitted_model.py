@@ -22,7 +22,14 @@ from cagp_dist.kernels import (
     families_of,
 )
 from cagp_dist.likelihood.bounds import Given
-from cagp_dist.likelihood.ellipses import AnisotropyLike, Ellipse, centre_of, check_anisotropy, shape_errors
+from cagp_dist.likelihood.ellipses import (
+    AnisotropyLike,
+    Ellipse,
+    centre_of,
+    check_anisotropy,
+    lie_on_a_line,
+    shape_errors,
+)
 from cagp_dist.likelihood.exact.integrated import Integrated
 from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
 from cagp_dist.likelihood.kernel_choice import CANDIDATES
@@ -260,6 +267,12 @@ def fit_model(
             "of them.",
             key="kernel-and-numbers",
         )
+    if ellipse is not None and len(parts) > 1:
+        raise ArgumentError(
+            f"anisotropy is {anisotropy!r} and the kernel is a sum, {kernel!r}; expected a kernel with one "
+            "lengthscale, or one with ellipses: cagp.Anisotropic(...) + cagp.Anisotropic(...).",
+            key="anisotropy-of-sum",
+        )
     known = known_noise(observed, split.observed, noise_std)
     least = float(known.min() if known.ndim == 0 else known[split.observed].min())
     _check_nugget(nugget_std, known=least > 0.0)
@@ -314,10 +327,19 @@ def fit_model(
 
 def ellipse_of(asked: AnisotropyLike, observed: Observations) -> Ellipse | None:
     """Give what is said of ellipses of these observations; None where circles are asked for."""
-    checked = check_anisotropy(asked)
+    checked, X = check_anisotropy(asked), observed.positions[observed.there]
     if checked == "none":
         return None
-    return Ellipse(checked, centre_of(observed.X[observed.there]) if observed.space.has_latitudes else None)
+    centre = centre_of(X) if observed.space.has_latitudes else None
+    if isinstance(checked, str) and lie_on_a_line(X):
+        if checked == "auto":  # as far as is known, nothing depends on the direction
+            return None
+        raise ArgumentError(
+            "all places lie on a line, which tells nothing of how far the field reaches across; expected "
+            "places in two directions, ratio and azimuth, or no anisotropy.",
+            key="anisotropy-on-line",
+        )
+    return Ellipse(checked, centre)
 
 
 def sites_of_fit(observed: Observations, places: Indices | None = None) -> Sites:

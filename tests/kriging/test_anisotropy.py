@@ -110,6 +110,14 @@ def test_variograms_rise_more_slowly_along_the_major_axis():
         ("anisotropy-ratio", {"anisotropy": (0.3, 30.0)}),
         ("anisotropy-azimuth", {"anisotropy": (3.0, 999.0)}),
         ("anisotropy-of-sum", {"anisotropy": "fit", "kernel": "matern32 + matern32"}),
+        pytest.param(
+            "kernel-and-numbers",
+            {
+                "anisotropy": (2.0, 30.0),
+                "kernel": cagp.Anisotropic(cagp.Matern32(20.0), 2.0, 0.0).family,
+            },
+            id="of a family",
+        ),
         (
             "kernel-and-numbers",
             {"anisotropy": "fit", "kernel": cagp.Anisotropic(cagp.Matern32(20.0), 2.0, 0.0)},
@@ -147,3 +155,13 @@ def test_the_globe_has_no_directions_beyond_a_cap():
     with pytest.raises(ArgumentError) as caught:
         cagp.krige(around, to=20.0, anisotropy="fit", progress=False)
     assert caught.value.key == "anisotropy-region"
+
+
+def test_places_on_a_line_have_no_ellipse():
+    table = drawn(n=40)
+    line = {**table, "y": 2.0 * table["x"]}
+    settings = {"columns": COLUMNS, "to": 50.0, "kernel": "matern32", "progress": False}
+    with pytest.raises(ArgumentError) as caught:
+        cagp.krige(line, anisotropy="fit", **settings)
+    assert caught.value.key == "anisotropy-on-line"
+    assert "anisotropy_ratio" not in cagp.krige(line, anisotropy="auto", **settings).attrs
