@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, as_numbers, check_positive
 from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import east_and_north, unit_sphere
 from cagp_dist.kernels import (
     CLASSES,
     NAME_OF_SPACE,
@@ -113,7 +114,7 @@ class Anisotropic(Elementary):
         given = self.centre
         if isinstance(given, tuple) and len(given) == 2:
             latitude, longitude = given
-            if -90.0 <= latitude <= 90.0 and -360.0 <= longitude <= 360.0:
+            if -90.0 <= latitude <= 90.0 and -180.0 <= longitude <= 360.0:
                 return
         raise ArgumentError(
             f"centre is {given!r}; expected latitude and longitude in degrees, such as (47.0, 8.0).",
@@ -222,15 +223,9 @@ class Anisotropic(Elementary):
         unit = np.eye(layout.columns)
         if self.centre is None:
             return [unit[0], unit[1]]
-        latitude, longitude = np.deg2rad(self.centre)
-        east = [-math.sin(longitude), math.cos(longitude), 0.0]
-        north = [
-            -math.sin(latitude) * math.cos(longitude),
-            -math.sin(latitude) * math.sin(longitude),
-            math.cos(latitude),
-        ]
-        up = np.cross(east, north)
-        return [np.asarray(direction) @ unit[:SPACE_COLUMNS] for direction in (east, north, up)]
+        at = tuple(np.array([degrees]) for degrees in self.centre)
+        east, north, up = (*east_and_north(*at), unit_sphere(*at))
+        return [direction[0] @ unit[:SPACE_COLUMNS] for direction in (east, north, up)]
 
     def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
         """Give the terms of its derivatives: by the stretches, squared differences along two directions."""

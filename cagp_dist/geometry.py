@@ -72,6 +72,13 @@ def degrees(X: Array) -> tuple[Array, Array]:
     return np.rad2deg(np.arctan2(z, np.hypot(x, y))), longitude
 
 
+def east_and_north(latitude_degrees: Array, longitude_degrees: Array) -> tuple[Array, Array]:
+    """Give unit vectors (n, 3) along the surface at places (n,), to the east and to the north."""
+    turn = np.deg2rad(longitude_degrees)
+    east = np.stack([-np.sin(turn), np.cos(turn), np.zeros_like(turn)], axis=-1)
+    return east, np.cross(unit_sphere(latitude_degrees, longitude_degrees), east)
+
+
 def chord_of_kilometres(kilometres: float) -> float:
     """Straight distance on the unit sphere of two points that are so far apart on the ground."""
     longest = np.pi * EARTH_RADIUS_KILOMETRES

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.checks import as_numbers, check_positive
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, is_pole, unit_sphere
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, east_and_north, is_pole, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 
 STEP_KILOMETRES = 25.0
@@ -69,13 +69,11 @@ def gradients(
             "expected latitudes between the poles.",
             key="gradient-at-pole",
         )
-    turn = np.deg2rad(longitude)
-    east = np.stack([-np.sin(turn), np.cos(turn), np.zeros(len(points))], axis=1)
     angle = step_kilometres / EARTH_RADIUS_KILOMETRES
     # two nodes of each slope, one after the other
     nodes = [
         np.cos(angle) * points + sign * np.sin(angle) * direction
-        for direction in (east, np.cross(points, east))
+        for direction in east_and_north(latitude, longitude)
         for sign in (1.0, -1.0)
     ]
     pairs = np.concatenate([np.stack(nodes[:2], axis=1), np.stack(nodes[2:], axis=1)])

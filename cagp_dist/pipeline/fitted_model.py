@@ -133,6 +133,8 @@ class FittedModel:
             "anisotropy_ratio": one_or_all([float(shape.ratio) for shape in shapes]),
             "anisotropy_azimuth_degrees": one_or_all([float(shape.azimuth_degrees) for shape in shapes]),
         }
+        if shapes[0].centre is not None:
+            said["anisotropy_centre"] = list(shapes[0].centre)
         if self.result is not None and len(self.kernel.parts) == 1 and not shapes[0].held:
             of_ratio, of_azimuth = shape_errors(self.result)
             said["anisotropy_ratio_standard_error"] = float(shapes[0].ratio * of_ratio)

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import beside_hours
+from cagp_dist.geometry import beside_hours, degrees, east_and_north, unit_sphere
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_mean import mean_of, residuals_about
@@ -200,9 +200,7 @@ def _east_and_north(observed: Observations) -> tuple[Array, Array, Array]:
     middle = observed.positions[observed.there].mean(axis=0)
     if not observed.space.has_latitudes:
         return np.array([1.0, 0.0]), np.array([0.0, 1.0]), middle
-    length = np.linalg.norm(middle)
-    middle = middle / length if length > 1e-6 else np.array([1.0, 0.0, 0.0])
-    east = np.array([-middle[1], middle[0], 0.0])
-    across = np.linalg.norm(east)
-    east = east / across if across > 1e-6 else np.array([0.0, 1.0, 0.0])
-    return east, np.cross(middle, east), middle
+    (latitude,), (longitude,) = degrees(middle[None])
+    at = np.array([latitude]), np.array([longitude])
+    east, north = east_and_north(*at)
+    return east[0], north[0], unit_sphere(*at)[0]

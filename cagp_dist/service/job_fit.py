@@ -172,9 +172,8 @@ class FittedPrior:
             "intervals": by_name(self.prior, [[_finite(end) for end in ends] for ends in self.intervals()]),
             "intervals_level": LEVEL,
             **{
-                name: _finite(value)
+                name: _finite(value) if isinstance(value, float) else value
                 for name, value in self.model.ellipses.items()
-                if isinstance(value, float)
             },
             **({} if result.choice is None else {"kernel_choice": result.choice.line()}),
             "gradient_norm": _finite(result.gradient_norm),
