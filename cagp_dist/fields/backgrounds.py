@@ -45,6 +45,7 @@ def read_background(
     innovation_mean: float = 0.0,
     estimated: EstimatedMean | None = None,
     around: Times | None = None,
+    takes_spread: bool = True,
 ) -> Background:
     """Read a background in the units of the observations, and what is known of its error.
 
@@ -65,6 +66,8 @@ def read_background(
         What of that is estimated with the field.
     around : array of datetime64, optional
         Times between which it is wanted; None: all.
+    takes_spread : bool
+        Whether the spread of an ensemble is its error; no, where a variance says that.
 
     Raises
     ------
@@ -76,7 +79,11 @@ def read_background(
     if std is None or isinstance(std, int | float | np.number):
         if std is not None:
             check_positive("background_std", float(std))
-        own = None if spread is None else replace(in_units, field=interpolated(spread, space), offset=0.0)
+        own = (
+            None
+            if spread is None or not takes_spread
+            else replace(in_units, field=interpolated(spread, space), offset=0.0)
+        )
         return Background(in_units, own if std is None else float(std), innovation_mean, estimated)
     error, _ = _layers(std, space, variable, around, what="background_std")
     factor, _ = _conversion(error.units, units, "background_std") if error.units else (1.0, 0.0)

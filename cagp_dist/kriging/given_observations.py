@@ -116,7 +116,8 @@ def _mean_of(model: "Kriging", observed: ObservedObject) -> MeanLike:
             key="background-with-others",
         )
     points = observed.points
-    found = read_background(
+    numbers = model.variance is not None or isinstance(model.kernel, Kernel)
+    return read_background(
         model.background,
         model.background_std,
         space=observed.space,
@@ -125,11 +126,8 @@ def _mean_of(model: "Kriging", observed: ObservedObject) -> MeanLike:
         innovation_mean=float(given) if isinstance(given, int | float | np.number) else 0.0,
         estimated=given if is_estimated(given) else None,
         around=None if points.in_time or np.isnat(points.times).any() else points.times,
+        takes_spread=not numbers and not points.in_time and len(families(model.kernel)) == 1,
     )
-    numbers = model.variance is not None or isinstance(model.kernel, Kernel)
-    if model.background_std is None and (numbers or points.in_time or len(families(model.kernel)) > 1):
-        return replace(found, std=None)  # the spread of an ensemble, instead of which there is the variance
-    return found
 
 
 def says_mean(model: "Kriging") -> bool:

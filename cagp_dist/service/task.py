@@ -550,9 +550,8 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
         units=variable.units,
         around=around,
         estimated=estimated if isinstance(estimated, EstimatedMean) else None,
+        takes_spread=not table.in_time and table.numbers is None and table.parts == 1,
     )
-    if table.background_std is None and (table.in_time or table.numbers is not None or table.parts > 1):
-        found = replace(found, std=None)  # the spread of an ensemble, instead of which there is the variance
     if found.scales and job.recalibration.method == SHARP:
         raise ConfigurationError(
             f'[recalibration] method = "{SHARP}" stretches the lengthscales of a kernel, and the standard '
