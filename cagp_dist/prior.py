@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -131,7 +132,7 @@ class Prior:
         """Names of the coefficients of the mean that are estimated; none where it is known."""
         return () if self._basis is None else self._basis.coefficient_names
 
-    @property
+    @cached_property  # to ask a protocol takes as long as to evaluate a small basis
     def _basis(self) -> EstimatedMean | None:
         return self.mean if not callable(self.mean) and isinstance(self.mean, EstimatedMean) else None
 
@@ -179,7 +180,7 @@ class Prior:
 
         `ArgumentError`: its coefficients are estimated, or it is not finite or of another shape.
         """
-        if not callable(self.mean) and isinstance(self.mean, EstimatedMean):
+        if self._basis is not None:
             raise ArgumentError(
                 f"the coefficients of the prior's mean ({', '.join(self.coefficient_names)}) are estimated "
                 "by condition, posterior_mean and samples; here a mean is expected that is known: a number, "

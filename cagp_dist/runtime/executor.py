@@ -16,8 +16,7 @@ from cagp_dist.memory import available_bytes
 from cagp_dist.runtime.counting import count
 
 if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
-    from threadpoolctl import _ThreadpoolLimiter as _ThreadpoolLimiter
+    from threadpoolctl import LibController
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -114,25 +113,23 @@ class InThisProcess:
 
 
 @lru_cache(maxsize=1)
-def _blas_controller() -> "ThreadpoolController":
+def _blas_libraries() -> "list[LibController]":
     # The BLAS that compiled code calls is SciPy's; it must be loaded before it can be limited.
     import scipy.linalg.cython_blas  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
-def _limit_blas() -> "_ThreadpoolLimiter":
-    controller = _blas_controller()
-    _take_control_of_blas()
-    return controller.limit(limits=1, user_api="blas")
-
-
-def _take_control_of_blas() -> None:
-    """Let whichever thread comes next set limits: threadpoolctl heeds the first one alone, in silence."""
+def _set_blas_threads(threads: "list[tuple[LibController, int]]") -> None:
+    """Set threads of libraries, whichever thread asks: threadpoolctl heeds only the first, in silence."""
     from threadpoolctl import OpenBLASController
 
-    OpenBLASController.clear_controlling_thread(force=True)
+    if threads:
+        OpenBLASController.clear_controlling_thread(force=True)
+        for library, number in threads:
+            library.set_num_threads(number)
+        OpenBLASController.clear_controlling_thread(force=True)
 
 
 class _BlasLimit:
@@ -141,23 +138,23 @@ class _BlasLimit:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._limiter: _ThreadpoolLimiter | None = None
+        self._lifted: list[tuple[LibController, int]] = []  # threads of libraries that have more than one
 
     @contextmanager
     def held(self) -> Iterator[None]:
         with self._lock:
             if self._users == 0:
-                self._limiter = _limit_blas()
+                found = [(library, library.get_num_threads()) for library in _blas_libraries()]
+                self._lifted = [(library, number) for library, number in found if number != 1]
+                _set_blas_threads([(library, 1) for library, _ in self._lifted])
             self._users += 1
         try:
             yield
         finally:
             with self._lock:
                 self._users -= 1
-                if self._users == 0 and self._limiter is not None:
-                    _take_control_of_blas()
-                    self._limiter.restore_original_limits()
-                    _take_control_of_blas()
+                if self._users == 0:
+                    _set_blas_threads(self._lifted)
 
 
 _blas_limit = _BlasLimit()

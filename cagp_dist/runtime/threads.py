@@ -35,6 +35,7 @@ class ThreadTask(Generic[T]):
         "_executor",
         "_function",
         "_value",
+        "awaited",
         "dependents",
         "done",
         "missing",
@@ -50,6 +51,7 @@ class ThreadTask(Generic[T]):
         self._error: BaseException | None = None
         self.dependents: list[Entry] = []
         self.missing = 0
+        self.awaited = False  # whether somebody sleeps until it is done
         self.done = False
 
     def run(self) -> None:
@@ -82,17 +84,15 @@ class ThreadExecutor(InThisProcess):
         self.description = f"{self.workers} thread{'s' if self.workers > 1 else ''}"
         self._ready: list[Entry] = []
         self._submitted = 0
-        self._changed = threading.Condition()
+        # threads of the pool sleep until there are tasks, others until what they gather is there: all would
+        # else be woken for every task
+        lock = threading.RLock()
+        self._changed, self._finished = threading.Condition(lock), threading.Condition(lock)
         self._open = False
-        self._threads = [
-            threading.Thread(target=self._work, name=f"cagp-{index}", daemon=True)
-            for index in range(self.workers)
-        ]
+        self._threads: list[threading.Thread] = []  # each starts with a task: a small solve needs few
 
     def __enter__(self) -> Self:
         self._open = True
-        for thread in self._threads:
-            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -100,8 +100,10 @@ class ThreadExecutor(InThisProcess):
             self._open = False
             self._ready.clear()
             self._changed.notify_all()
+            self._finished.notify_all()
         for thread in self._threads:
             thread.join()
+        self._threads.clear()
 
     def submit(
         self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
@@ -114,6 +116,10 @@ class ThreadExecutor(InThisProcess):
                 raise ArgumentError(
                     f"{_CLOSED}; use it inside `with ThreadExecutor() as executor:`.", key="executor-closed"
                 )
+            if len(self._threads) < self.workers:
+                name = f"cagp-{len(self._threads)}"
+                self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
+                self._threads[-1].start()
             entry: Entry = (-priority, self._submitted, weakref.ref(cast("ThreadTask[object]", task)))
             self._submitted += 1
             for needed in _tasks(arguments):
@@ -127,8 +133,9 @@ class ThreadExecutor(InThisProcess):
 
     def wait(self, task: ThreadTask[T]) -> None:
         """Block until ``task`` is done; a closed pool never gets to it."""
-        with self._changed:
-            self._changed.wait_for(lambda: task.done or not self._open)
+        with self._finished:
+            task.awaited = True
+            self._finished.wait_for(lambda: task.done or not self._open)
             if not task.done:
                 raise ArgumentError(f"{_CLOSED}; the task was never run.", key="executor-closed")
 
@@ -153,15 +160,18 @@ class ThreadExecutor(InThisProcess):
     def _finish(self, task: ThreadTask[object]) -> None:
         """Mark a task as done and queue those that waited for it alone."""
         with self._changed:
-            task.done = True
+            task.done, ready = True, 0
             for entry in task.dependents:
                 if (waiting := entry[2]()) is None:
                     continue
                 waiting.missing -= 1
                 if waiting.missing == 0:
                     heapq.heappush(self._ready, entry)
+                    ready += 1
             task.dependents = []
-            self._changed.notify_all()
+            self._changed.notify(max(ready - 1, 0))  # this thread takes the first
+            if task.awaited:
+                self._finished.notify_all()
 
 
 def usable_cores() -> int:

@@ -23,15 +23,15 @@ HEAD = b"lat,lon,t\n"
 
 
 def one_line(path):
-    path.write_bytes(gzip.compress(HEAD) + gzip.compress(bytes([55]) * 100_000_000, 9) * 30)
+    path.write_bytes(gzip.compress(HEAD) + gzip.compress(bytes([55]) * 10_000_000, 9) * 300)
 
 
 def one_line_first(path):
-    path.write_bytes(lzma.compress(b"9" * 100_000_000, preset=0) * 30)
+    path.write_bytes(lzma.compress(b"9" * 10_000_000, preset=0) * 300)
 
 
 def many_rows(path):
-    path.write_bytes(bz2.compress(HEAD) + bz2.compress(b"1,2,3\n" * 1_000_000) * 50)
+    path.write_bytes(bz2.compress(HEAD) + bz2.compress(b"1,2,3\n" * 100_000) * 500)
 
 
 def holes(path):

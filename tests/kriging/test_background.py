@@ -92,14 +92,15 @@ def test_a_mean_of_the_innovations_is_estimated_with_the_field(world, trend):
     background = at(guess, np.append(table["lat"], to["lat"]), np.append(table["lon"], to["lon"])) - 273.15
     alone = {"lat": table["lat"], "lon": table["lon"], "t (degC)": table["t (degC)"] - background[:120]}
     stated = {"noise_std": NOISE, "kernel": "matern32", "progress": False, "mean": trend}
-    for asked in (
-        {"solver": "cholesky", **PLUGGED},
-        {"solver": cagp.Neighbours(40), **PLUGGED},
-        {"solver": cagp.BlockGaussSeidel(2, block_size=30), **PLUGGED},
-        {"hyperparameters": "integrate"},
+    for asked, n in (
+        ({"solver": "cholesky", **PLUGGED}, 120),
+        ({"solver": cagp.Neighbours(40), **PLUGGED}, 120),
+        ({"solver": cagp.BlockGaussSeidel(2, block_size=30), **PLUGGED}, 120),
+        ({"hyperparameters": "integrate"}, 30),
     ):
-        model = cagp.Kriging(**stated, background=guess, background_std=2.0, **asked).fit(table)
-        apart = cagp.Kriging(**stated, variance=4.0, **asked).fit(alone)
+        some, of_alone = ({name: column[:n] for name, column in each.items()} for each in (table, alone))
+        model = cagp.Kriging(**stated, background=guess, background_std=2.0, **asked).fit(some)
+        apart = cagp.Kriging(**stated, variance=4.0, **asked).fit(of_alone)
         found, expected = model.predict(to), apart.predict(to)
         np.testing.assert_allclose(found["mean"], expected["mean"] + background[120:], rtol=1e-7)
         for name in ("std", "drift_coefficient", "drift_coefficient_std"):
