@@ -206,7 +206,8 @@ def test_text_has_no_open_ends_and_no_paths_of_somebodys_machine() -> None:
     found = [
         f"{path.relative_to(REPOSITORY)}:{number}: {line.strip()}"
         for path in _text_files()
-        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if unwanted.search(text := path.read_text())
+        for number, line in enumerate(text.splitlines(), start=1)
         if unwanted.search(line)
     ]
     assert found == []
@@ -222,8 +223,10 @@ def test_every_promise_of_the_security_policy_names_a_test_that_is_there() -> No
 
 
 def test_no_code_unpickles_or_evaluates_text() -> None:
+    words = re.compile("|".join((*UNPICKLERS, r"\b(?:eval|exec|system|load)\(", "read_pickle", "shell")))
     for path in (REPOSITORY / "cagp_dist").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if words.search(text) else ():
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]

@@ -384,7 +384,6 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(LINES, max_size=12))
 def test_fuzzed_toml_gives_only_configuration_errors(lines):
     with pytest.raises(ConfigurationError):
