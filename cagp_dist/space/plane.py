@@ -16,7 +16,7 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.remedies import Setting
 from cagp_dist.space.interface import Region
 from cagp_dist.space.sphere import EPSG, edges_of_axis, one_or_all
-from cagp_dist.space.systems import SPATIAL_REF, CRSLike, import_pyproj, system
+from cagp_dist.space.systems import SPATIAL_REF, CRSLike, import_pyproj, system, text_of
 from cagp_dist.text import place_text
 from cagp_dist.variables.units import conversion, plain_units
 
@@ -82,7 +82,7 @@ class Plane:
     @property
     def said(self) -> dict[str, str | float]:
         """Attributes by which observations are read as those were that a result was made from."""
-        crs = {} if self.crs is None else {"observations_crs": self.crs.to_string()}
+        crs = {} if self.crs is None else {"observations_crs": text_of(self.crs)}
         return {"observations_x": self.names[0], "observations_y": self.names[1], **crs}
 
     @property

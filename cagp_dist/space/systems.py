@@ -53,6 +53,12 @@ def written_system(crs: CRSLike) -> int | str | None:
     return crs if crs is None or isinstance(crs, (int, str)) else str(system(crs).to_wkt())
 
 
+@lru_cache(maxsize=64)  # pyproj looks through all authorities for it, for 30 ms
+def text_of(found: "CRS") -> str:
+    """Write a system that was found, by its authority if one knows it."""
+    return str(found.to_string())
+
+
 def same_system(first: CRSLike, other: CRSLike) -> bool:
     """Whether two systems are the same, or neither is known."""
     if first is None or other is None:

@@ -85,7 +85,9 @@ def test_many_observations_are_plugged_in_unless_the_likelihood_is_flat(monkeypa
     assert asked.attrs["hyperparameters"].startswith("integrated over as asked for: ")
 
 
-@pytest.mark.parametrize("settings", [{}, {"nugget_std": None, "kernel": "matern32"}, {"noise_std": "absent"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"nugget_std": None, "kernel": "matern32"}, {"noise_std": "absent"}]
+)
 def test_samples_draw_numbers_and_fields(few, settings):
     """Moments and quantiles of samples are those of the mixture."""
     if "noise_std" in settings:
