@@ -177,8 +177,8 @@ def _fixed(name: str, axis: xr.DataArray) -> xr.DataArray:
         return axis
     axis = axis.squeeze([dim for dim in axis.dims if axis.sizes[dim] == 1])
     if axis.ndim == 3 and any(find_axis({name: axis}, what) for what in ("latitude", "longitude")):
-        first = axis[0]
-        return first if bool((axis == first).all()) else axis
+        held = axis.variable.values  # read once: comparisons of objects read their coordinates, too
+        return axis[0] if bool((held == held[:1]).all()) else axis
     return axis
 
 

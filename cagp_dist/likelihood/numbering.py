@@ -12,6 +12,7 @@ and what else a product of kernels is made from. They stand there part after par
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -207,7 +208,7 @@ class Model:
         """M."""
         return len(self.families)
 
-    @property
+    @cached_property
     def numbering(self) -> Numbering:
         """Which of its numbers stands where."""
         if self.coordinates is not None:

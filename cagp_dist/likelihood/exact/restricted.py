@@ -45,6 +45,6 @@ def restrict(total: Array, *, fields: int, coefficients: int) -> Array:
     left = np.vstack([np.eye(fields), -np.linalg.solve(of_basis, gram[fields:, :fields])])
     quadratic = np.trace(left.T @ gram @ left)
     found = [np.trace(left.T @ form @ left) for form in forms]
-    taken = [np.trace(np.linalg.solve(of_basis, form[fields:, fields:])) for form in forms]
+    taken = np.linalg.solve(of_basis, np.stack([form[fields:, fields:] for form in forms]))
     log_determinant = log_determinant + np.linalg.slogdet(of_basis)[1]
-    return np.array([log_determinant, quadratic, *(traces - taken), *found])
+    return np.array([log_determinant, quadratic, *(traces - np.trace(taken, axis1=1, axis2=2)), *found])
