@@ -6,8 +6,10 @@ at_score(Phi^-1(p))``, ``sample = at_score(N(0, 1))``.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +24,8 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 # Normal scores between which quadrature goes; what lies beyond has a probability of 1e-19
 _ENDS = np.array([-9.0, -4.5, -2.0, 0.0, 2.0, 4.5, 9.0])
+
+AT_ONCE = 2**12  # Values of all points at nodes of the quadrature that are evaluated together, about
 
 _MOST_BREAKS = 24
 
@@ -107,11 +111,11 @@ class Predictive(ABC):
             middle = np.clip(split, a, b)
             for start, end in ((a, middle), (middle, b)):
                 centre, half = 0.5 * (end + start), 0.5 * (end - start)
-                for node, weight in zip(NODES, WEIGHTS, strict=True):
-                    z = np.asarray(centre + half * node)
+                for nodes, weights in quadrature(self.shape):
+                    z = centre + half * nodes
                     distance = self.at_normal_score(z) - value
                     tail = np.where(distance > 0.0, ndtr(-z), -ndtr(z))
-                    total += 2.0 * weight * half * tail * distance * _normal_density(z)
+                    total = add_up(2.0 * weights * half * tail * distance * _normal_density(z), total)
         return total
 
     @property
@@ -133,13 +137,27 @@ class Predictive(ABC):
         median = self.at_normal_score(np.zeros(self.shape))
         for a, b in self._pieces():
             half = 0.5 * (b - a)
-            for node, weight in zip(NODES, WEIGHTS, strict=True):
-                z = np.full(self.shape, a + half * (1.0 + node))
+            for nodes, weights in quadrature(self.shape):
+                z = np.broadcast_to(a + half * (1.0 + nodes), (len(nodes), *self.shape))
                 distance = self.at_normal_score(z) - median
-                share = weight * half * _normal_density(z)
-                first += share * distance
-                second += share * distance**2
+                share = weights * half * _normal_density(z)
+                first, second = add_up(share * distance, first), add_up(share * distance**2, second)
         return median + first, np.sqrt(np.maximum(second - first**2, 0.0))
+
+
+def quadrature(shape: tuple[int, ...]) -> Iterator[tuple[Array, Array]]:
+    """Nodes and weights (m, 1, ...) for points of this shape: for few points all, for many one by one."""
+    step, beside = max(1, AT_ONCE // max(prod(shape), 1)), (1,) * len(shape)
+    for start in range(0, NODES.size, step):
+        some = slice(start, start + step)
+        yield NODES[some].reshape(-1, *beside), WEIGHTS[some].reshape(-1, *beside)
+
+
+def add_up(terms: Array, total: Array) -> Array:
+    """Add terms (m, ...) to a total (...) one after the other: the sum does not depend on how many come."""
+    for term in terms:
+        total = total + term
+    return total
 
 
 def _normal_density(z: Array) -> Array:

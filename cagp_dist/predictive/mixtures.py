@@ -11,7 +11,7 @@ from scipy.special import gammaln, logsumexp, ndtr, ndtri, stdtr, stdtrit
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError
-from cagp_dist.predictive.distribution import NODES, WEIGHTS, Predictive
+from cagp_dist.predictive.distribution import Predictive, add_up, quadrature
 from cagp_dist.predictive.families import Gaussian, StudentT
 
 CLOSE = 1e-7  # Error of a normal score at which the search for a quantile ends
@@ -139,11 +139,12 @@ class Mixture(Predictive):
             middle = np.clip(split, a, b)
             for start, end, side in ((a, middle, 1.0), (middle, b, -1.0)):
                 centre, half = 0.5 * (end + start), 0.5 * (end - start)
-                for node, weight in zip(NODES, WEIGHTS, strict=True):
-                    z = np.asarray(centre + half * node)
+                for nodes, weights in quadrature(self.shape):
+                    z = centre + half * nodes
                     x = one.at_normal_score(z)
                     stretch = np.exp(-0.5 * (np.log(2.0 * np.pi) + z**2) - one.log_density(x))  # dx/dz
-                    total += weight * half * stretch * ndtr(side * self.normal_score(x)) ** 2
+                    part = weights * half * stretch * ndtr(side * self.normal_score(x)) ** 2
+                    total = add_up(part, total)
         return total
 
     def __getitem__(self, index: Any) -> Self:
