@@ -12,6 +12,9 @@ from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import LARGEST_WHOLE, cholesky_in_place, inverse_diagonals
 from cagp_dist.runtime import Executor
 from cagp_dist.runtime.counting import count
+from cagp_dist.tiling import block_ranges
+
+STRIP_ROWS = 256  # Of the matrix, whose absolute values exist at a time
 
 
 class DenseGram:
@@ -56,8 +59,9 @@ class DenseGram:
     @cached_property
     def condition_number(self) -> float:
         """Estimate of the condition number of G in the 1-norm (LAPACK's dpocon), n^2 flops."""
-        # row by row: the matrix is symmetric, and no copy of it is made
-        norm = max((float(np.abs(row).sum()) for row in self.matrix), default=0.0)
+        # some rows after others: the matrix is symmetric, and no copy of it is made
+        strips = (self.matrix[start:stop] for start, stop in block_ranges(len(self.matrix), STRIP_ROWS))
+        norm = max((float(np.abs(strip).sum(axis=1).max()) for strip in strips), default=0.0)
         return condition_number(self.factor, norm=norm)
 
     def solve(self, columns: Array) -> Array:

@@ -187,7 +187,7 @@ def read_file(root: Path, key: str, byte_range: "ByteRequest | None", most_bytes
     """Read a file of a folder, or a range of it; links are refused, which may lead anywhere."""
     path, parts = os.path.join(root, key), os.path.normpath(key).split("/")
     try:
-        with open_regular(Path(path)) as stream:
+        with open_regular(path) as stream:
             if any(os.path.islink(os.path.join(root, *parts[:end])) for end in range(1, len(parts) + 1)):
                 raise StoreError(
                     f"{path} is a link, or lies behind one; expected files of the store itself, because a "

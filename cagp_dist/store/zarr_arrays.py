@@ -21,8 +21,8 @@ from cagp_dist.store.zarr_files import (
     METADATA,
     NAN_ATTRIBUTE,
     StoredArray,
-    StoredGroup,
     stored_arrays,
+    stored_dataset,
     stored_groups,
     write_array,
     write_group_metadata,
@@ -119,8 +119,7 @@ def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
 
 def opened(path: str | os.PathLike[str], group: str) -> xr.Dataset:
     """Open a group as `open_group`, with the errors of the libraries."""
-    found: xr.Dataset = xr.open_dataset(StoredGroup(Path(path), group), decode_timedelta=False)
-    return found
+    return stored_dataset(Path(path), group)
 
 
 def missing_chunks(path: str | os.PathLike[str], group: str = ROOT) -> list[str]:

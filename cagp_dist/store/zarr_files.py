@@ -26,7 +26,7 @@ import numpy as np
 import xarray as xr
 from numcodecs.vlen import VLenUTF8
 from numcodecs.zstd import Zstd
-from xarray.backends.common import AbstractDataStore, BackendArray
+from xarray.backends.common import BackendArray
 from xarray.core import indexing
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 
@@ -288,27 +288,25 @@ def stored_groups(store: Path, group: str) -> Iterator[str]:
             yield path
 
 
-class StoredGroup(AbstractDataStore):
-    """A group as xarray opens it."""
-
-    def __init__(self, store: Path, group: str) -> None:
-        self.store, self.group = store, group
-
-    def get_attrs(self) -> Any:
-        """Read the attributes of the group."""
-        return _node(self.store, self.group, "group")["attributes"]
-
-    def get_variables(self) -> Any:
-        """Read the metadata of its arrays."""
-        found = {}
-        for name, array in stored_arrays(self.store, self.group).items():
-            encoding: dict[str, Any] = {"chunks": array.chunk, "dtype": array.dtype}  # else text is no text
-            if array.attributes.get("_FillValue") == NAN_ATTRIBUTE:  # which is NaN in memory, too
-                encoding["_FillValue"] = np.nan
-                del array.attributes["_FillValue"]
-            lazy = indexing.LazilyIndexedArray(array)
-            found[name] = xr.Variable(array.dimensions, lazy, array.attributes, encoding)
-        return found
+def stored_dataset(store: Path, group: str) -> xr.Dataset:
+    """Open a group as `xarray.open_dataset` would, which takes twice the time."""
+    found = {}
+    for name, array in stored_arrays(store, group).items():
+        encoding: dict[str, Any] = {"chunks": array.chunk, "dtype": array.dtype}  # else text is no text
+        if array.attributes.get("_FillValue") == NAN_ATTRIBUTE:  # which is NaN in memory, too
+            encoding["_FillValue"] = np.nan
+            del array.attributes["_FillValue"]
+        lazy = indexing.LazilyIndexedArray(array)
+        found[name] = xr.Variable(array.dimensions, lazy, array.attributes, encoding)
+    attributes = _node(store, group, "group")["attributes"]
+    decoded, attributes, named = xr.conventions.decode_cf_variables(found, attributes, decode_timedelta=False)
+    values: dict[Any, xr.Variable] = {}
+    coordinates: dict[Any, xr.Variable] = {}
+    for name, variable in decoded.items():
+        # values that were read are kept, and are not those of another variable when they are changed
+        variable.data = indexing.MemoryCachedArray(indexing.CopyOnWriteArray(variable._data))
+        (coordinates if name in named or variable.dims == (name,) else values)[name] = variable
+    return xr.Dataset(values, coordinates, attributes)
 
 
 def consolidate(path: Path) -> None:
