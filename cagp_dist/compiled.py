@@ -91,8 +91,10 @@ def _packed(family, inverse_lengthscale, variance):
     profiles = [np.frombuffer(own, np.float64) for own in family]
     coordinates = len(inverse_lengthscale[0]) if isinstance(inverse_lengthscale[0], tuple) else 0
     parts = np.ones((len(profiles), OWN + coordinates))
-    parts[:, TO] = np.cumsum([profile.size for profile in profiles])
-    parts[:, FROM] = np.append(0.0, parts[:-1, TO])
+    end = 0
+    for part, profile in zip(parts, profiles, strict=True):
+        part[FROM], end = end, end + profile.size
+        part[TO] = end
     parts[:, VARIANCE] = variance
     parts[:, OWN if coordinates else INVERSE :] = np.reshape(inverse_lengthscale, (len(profiles), -1))
     numbers = profiles[0] if len(profiles) == 1 else np.concatenate(profiles)

@@ -96,7 +96,7 @@ def test_a_mean_of_the_innovations_is_estimated_with_the_field(world, trend):
         ({"solver": "cholesky", **PLUGGED}, 120),
         ({"solver": cagp.Neighbours(40), **PLUGGED}, 120),
         ({"solver": cagp.BlockGaussSeidel(2, block_size=30), **PLUGGED}, 120),
-        ({"hyperparameters": "integrate"}, 30),
+        ({"hyperparameters": "integrate"}, 20),
     ):
         some, of_alone = ({name: column[:n] for name, column in each.items()} for each in (table, alone))
         model = cagp.Kriging(**stated, background=guess, background_std=2.0, **asked).fit(some)

@@ -65,7 +65,8 @@ class Evaluation:
         by_numbers = -0.5 * (self.fields * self.traces - self.slopes / variance)
         own = self.fields * self.own_trace - self.own_slope / variance
         by_variance = -0.5 * (self.values - self.quadratic / variance - own)
-        return np.insert(by_numbers, self.numbering.lengthscales, by_variance)
+        first = self.numbering.lengthscales
+        return np.concatenate([by_numbers[:first], [by_variance], by_numbers[first:]])
 
     def expected_information(self) -> Array:
         """Covariance of the gradient under the model, (k + 1, k + 1) [Rasmussen & Williams 2006, 5.9]."""
@@ -115,7 +116,8 @@ class ModelLikelihood:
         numbering = self._model.numbering
         if self._coefficients:
             total = restrict(total, fields=self.fields, coefficients=self._coefficients)
-        traces, slopes = np.split(total[2:], 2)
+        both = (total.size - 2) // 2
+        traces, slopes = total[2 : 2 + both], total[2 + both :]
         numbers = numbering.lengthscales + numbering.parts
         deviate = traces.size > numbers
         return Evaluation(
