@@ -44,15 +44,18 @@ REGION = "grid_degrees = 10.0\narea = [70.0, -60.0, -70.0, 120.0]"
 SETTINGS = Synthetic(cagp.Matern32(0.3, 22.0), noise_variance=1.0, seed=5)
 
 
-@pytest.fixture
-def field():
+def drawn():
     return open_synthetic(
         SETTINGS, selection=Selection(grid_degrees=10.0, times=["2020-01-01", "2020-01-02"])
     )
 
 
 @pytest.fixture
-def job_text(tmp_path):
+def field():
+    return drawn()
+
+
+def text_of_job(folder):
     return written(
         **{
             "observations": {
@@ -67,9 +70,21 @@ def job_text(tmp_path):
             },
             "prior": {"mean": "harmonic-latitude", "kernel": "matern32"},
             "solver": None,
-            "output": {"root": tmp_path / "out"},
+            "output": {"root": folder / "out"},
         }
     )
+
+
+@pytest.fixture
+def job_text(tmp_path):
+    return text_of_job(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def fitted_job(tmp_path_factory):
+    """The job as it is prepared, and what is fitted to it."""
+    task = prepare_job(parse_job(text_of_job(tmp_path_factory.mktemp("job"))), drawn())
+    return task, fitted_in(task)
 
 
 def fitted_in(task):
@@ -180,9 +195,8 @@ def fitted_directly(task, where, values):
     return fit_likelihood(cagp.Matern32, where, values, mean=cagp.mean_family("harmonic-latitude"))
 
 
-def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_text):
-    task = prepare_job(parse_job(job_text), field)
-    fitted = fitted_in(task)
+def test_the_observed_points_are_fitted_and_the_numbers_are_found(fitted_job):
+    task, fitted = fitted_job
     assert_within(fitted, standard_errors=4.0)
     assert (fitted.where, fitted.fit_to) == ("the 250 observed points", "observed")
     assert (fitted.result.method, fitted.result.points) == ("dense", 250)
@@ -278,9 +292,8 @@ def test_observed_points_that_are_a_grid_are_fitted_by_its_rings(field, job_text
     assert_within(fitted, standard_errors=4.0)
 
 
-def test_all_times_are_fields_of_one_prior_and_said_to_be(field, job_text, monkeypatch):
-    task = prepare_job(parse_job(job_text), field)
-    fitted = fitted_in(task)
+def test_all_times_are_fields_of_one_prior_and_said_to_be(fitted_job, field, job_text, monkeypatch):
+    task, fitted = fitted_job
     assert fitted.times == fitted.attributes()["times"] == 2
     assert 1.5 < fitted.effective_times <= 2.0  # drawn independently
     assert "2 times as fields of one prior, worth" in fitted.line()
@@ -296,8 +309,8 @@ def test_all_times_are_fields_of_one_prior_and_said_to_be(field, job_text, monke
     )
 
 
-def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
-    fitted = fitted_in(prepare_job(parse_job(job_text), field))
+def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(fitted_job):
+    _, fitted = fitted_job
     assert not fitted.noise_is_negligible
     nugget = 1e-6 * fitted.prior.kernel.variance
     small = dataclasses.replace(fitted, model=dataclasses.replace(fitted.model, nugget=nugget))
@@ -406,11 +419,11 @@ def test_the_fit_of_a_job_says_what_it_does_and_publishes_nothing(job_text, tmp_
     assert list((tmp_path / "out" / "runs").iterdir()) == []
 
 
-def test_numbers_of_the_job_are_not_looked_at(job_text):
+def test_numbers_of_the_job_are_not_looked_at(fitted_job, job_text):
     stated = job_text.replace(
         "[cluster]", "lengthscale = 1.5\nvariance = 1.0\nnoise_variance = 9.0\n[cluster]"
     )
-    assert fit_job(parse_job(stated)).estimates() == fit_job(parse_job(job_text)).estimates()
+    assert fit_job(parse_job(stated)).estimates() == fitted_job[1].estimates()
 
 
 def test_the_table_can_be_pasted_into_the_job(job_text):
@@ -424,11 +437,10 @@ def test_the_table_can_be_pasted_into_the_job(job_text):
     np.testing.assert_allclose(numbers, [value for _, value, _ in fitted.estimates()], rtol=1e-5)
 
 
-def test_a_mean_with_odd_characters_is_quoted(job_text):
+def test_a_mean_with_odd_characters_is_quoted(fitted_job, job_text):
     odd = 'climatology:a "b"\\ü.zarr'
     job = parse_job(job_text.replace('"harmonic-latitude"', f"'{odd}'"))
-    fitted = fit_job(parse_job(job_text))
-    text = job_text.split("[prior]")[0] + prior_table(job.prior, fitted)
+    text = job_text.split("[prior]")[0] + prior_table(job.prior, fitted_job[1])
     assert parse_job(text).prior.mean == odd
 
 
@@ -440,11 +452,10 @@ def test_a_mean_with_odd_characters_is_quoted(job_text):
     ],
 )
 def test_a_fit_that_does_not_end_well_is_a_warning_as_in_a_call(
-    job_text, status, at_bound, monkeypatch, caplog
+    fitted_job, job_text, status, at_bound, monkeypatch, caplog
 ):
     """The run has numbers, status and what to do; and so has its report."""
-    job = parse_job(job_text)
-    good = fit_job(job)
+    job, (_, good) = parse_job(job_text), fitted_job
     assert not good.warning
     result = dataclasses.replace(
         good.result,

@@ -225,7 +225,7 @@ def test_a_test_by_blocks_is_calibrated_by_blocks_even_where_the_solver_is_exact
 
 def test_the_law_of_a_place_uses_no_error_of_its_own_fold(field, tmp_path):
     """Errors of one fold are changed: its distributions stay to the bit, and those of others do not."""
-    design = {"train": random_points(700), "test": {"kind": "folds", "count": 3, "blocks_degrees": 20.0}}
+    design = {"train": random_points(400), "test": {"kind": "folds", "count": 3, "blocks_degrees": 20.0}}
     task = task_of(the_job(field, tmp_path, design=design, method="local-scale"))
     assert (task.recalibration.errors, task.recalibration.scored_by_folds) == ("blocks", True)
     own = task.design.folds == 1
