@@ -76,8 +76,8 @@ def test_the_bounds_are_those_of_the_trial_solution():
 
 
 def test_they_are_close_where_covariances_fall_with_distance():
-    X, _, targets = the_case(n=2500, q=60)
-    noise, kernel = np.full(2500, 0.1), cagp.Matern32(0.06, variance=2.0)
+    X, _, targets = the_case(n=1500, q=60)
+    noise, kernel = np.full(1500, 0.1), cagp.Matern32(0.06, variance=2.0)
     lower, upper = neighbour_bounds(kernel, X, noise, targets, executor=SERIAL)
     exact = exact_variance(kernel, X, noise, targets)
     assert (lower <= exact + 1e-12).all()
