@@ -132,6 +132,24 @@ class Components(NamedTuple):
     degrees: float  # Of Student distributions; infinite for Gaussian ones
 
 
+class _BesideMean:
+    """Fields at the same points in units of their noise, and what a mean leaves of them, at one nugget."""
+
+    def __init__(self, fields: SharedFields, nugget: float, *, level: float) -> None:
+        noise = (fields.noise_variance + nugget) / (level + nugget)
+        self.X, self.root = fields.X, np.sqrt(noise)
+        basis = fields.mean.basis_at(fields.X) / self.root[:, None]
+        k = basis.shape[1]
+        frame, triangle = np.linalg.qr(basis, mode="complete")
+        self.values = fields.residuals / self.root[:, None]
+        self.left = np.linalg.pinv(basis)  # coefficients by ordinary least squares
+        self.rest = frame[:, k:]
+        # log|diag(d)| + log|H'H|: what differs between nuggets
+        self.log_determinant = float(np.log(noise).sum()) + 2.0 * float(
+            np.log(np.abs(np.diagonal(triangle)[:k])).sum()
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Integrated:
     """A posterior of the numbers of a prior, on a grid."""
@@ -214,8 +232,8 @@ class Integrated:
     def left_out(self, fields: SharedFields) -> Components:
         """Predict each observation (K, T, n) from all others, by the numbers that all of them give."""
         location, scale = [], []
-        for kernel, nugget, nodes in self._by_lengthscale():
-            part = _Decomposed(kernel, fields, nugget=nugget, level=self.noise_level)
+        for kernel, beside, nodes in self._by_lengthscale(fields):
+            part = _Decomposed(kernel, beside)
             for node in nodes:
                 errors, variance = part.left_out(node.ratio)
                 location.append((fields.values - errors).T)
@@ -228,11 +246,12 @@ class Integrated:
         nothing = np.zeros((n, k))
         return self._predict(fields, np.eye(k), lambda _: nothing, lambda _: np.zeros(k), None)
 
-    def _by_lengthscale(self) -> Iterator[tuple[Kernel, float, list[Node]]]:
-        """Yield nodes that share a decomposition: their kernel of variance one, nugget, and all."""
-        alike = groupby(self.nodes, lambda node: (node.family, node.lengthscale, node.nugget))
-        for (family, lengthscale, nugget), group in alike:
-            yield family(lengthscale, 1.0), nugget, list(group)
+    def _by_lengthscale(self, fields: SharedFields) -> Iterator[tuple[Kernel, _BesideMean, list[Node]]]:
+        """Yield nodes that share a decomposition: their kernel of variance one, and fields at its nugget."""
+        for nugget, group in groupby(self.nodes, lambda node: node.nugget):
+            beside = _BesideMean(fields, nugget, level=self.noise_level)
+            for (family, lengthscale), alike in groupby(group, lambda node: (node.family, node.lengthscale)):
+                yield family(lengthscale, 1.0), beside, list(alike)
 
     def _predict(
         self,
@@ -246,9 +265,9 @@ class Integrated:
         shape = len(self.nodes), fields.values.shape[1], len(at_targets)
         location, scale = np.empty(shape), np.empty(shape)
         first = 0
-        for kernel, nugget, nodes in self._by_lengthscale():
+        for kernel, beside, nodes in self._by_lengthscale(fields):
             ratios, variances = (np.array([getattr(node, name) for node in nodes]) for name in _OF_A_NODE)
-            part = _Decomposed(kernel, fields, nugget=nugget, level=self.noise_level)
+            part, nugget = _Decomposed(kernel, beside), nodes[0].nugget
             here = slice(first, first + len(nodes))
             mean, variance = part.predicted(ratios, at_targets, cross_of(kernel), variance_of(kernel))
             if noise_variance is not None:
@@ -265,27 +284,17 @@ _OF_A_NODE = ("ratio", "variance")
 class _Decomposed:
     """What one lengthscale says of fields at the same points, for every ratio."""
 
-    def __init__(self, kernel: Kernel, fields: SharedFields, *, nugget: float, level: float) -> None:
-        noise = (fields.noise_variance + nugget) / (level + nugget)
-        self._root = np.sqrt(noise)
-        basis = fields.mean.basis_at(fields.X) / self._root[:, None]
-        k = basis.shape[1]
-        frame, triangle = np.linalg.qr(basis, mode="complete")
-        self._values = fields.residuals / self._root[:, None]
-        self._covariance = kernel(fields.X, fields.X) / np.outer(self._root, self._root)
-        self._left = np.linalg.pinv(basis)  # coefficients by ordinary least squares
-        rest = frame[:, k:]
-        values, vectors = np.linalg.eigh(rest.T @ self._covariance @ rest)
+    def __init__(self, kernel: Kernel, beside: _BesideMean) -> None:
+        self._root, self._values, self._left = beside.root, beside.values, beside.left
+        self._covariance = kernel(beside.X, beside.X) / np.outer(self._root, self._root)
+        values, vectors = np.linalg.eigh(beside.rest.T @ self._covariance @ beside.rest)
         self.eigenvalues = np.maximum(values, 0.0)  # below zero by rounding
         # no value is left of as many observations as the mean has coefficients
         rounding = len(values) * np.finfo(np.float64).eps * float(values.max(initial=0.0))
         self.smallest_ratio = rounding - max(float(values.min(initial=np.inf)), 0.0)
-        self._vectors = rest @ vectors
+        self._vectors = beside.rest @ vectors
         self.projected = self._vectors.T @ self._values
-        # log|diag(d)| + log|H'H|: what differs between nuggets
-        self.log_determinant = float(np.log(noise).sum()) + 2.0 * float(
-            np.log(np.abs(np.diagonal(triangle)[:k])).sum()
-        )
+        self.log_determinant = beside.log_determinant
 
     def likelihood(self, ratios: Array) -> tuple[Array, Array]:
         """Log determinants and quadratic forms (g,) of all fields; infinite where rounding decides them."""
@@ -496,29 +505,24 @@ class _NumbersGrid:
     def _evaluated(self, nuggets: Array, u: Array, v: Array) -> tuple[Array, Array]:
         """Log of likelihood times prior, and the variance, of nuggets, lengthscales and ratios."""
         shape = len(nuggets), len(u), len(v)
-        value, variance = np.empty(shape), np.empty(shape)
-        ratios = np.exp(v)
+        log_determinant, quadratic = np.zeros(shape), np.zeros(shape)
+        ratios, m = np.exp(v), self.degrees
         for t, nugget in enumerate(nuggets):
-            for i, lengthscale in enumerate(np.exp(u)):
-                value[t, i], variance[t, i] = self._of_lengthscale(float(lengthscale), float(nugget), ratios)
+            for fields in self.patterns:
+                beside = _BesideMean(fields, float(nugget), level=self.level)
+                for i, lengthscale in enumerate(np.exp(u)):
+                    part = _Decomposed(self.kernel.family(float(lengthscale), 1.0), beside)
+                    of_pattern = part.likelihood(ratios)
+                    log_determinant[t, i] += of_pattern[0]
+                    quadratic[t, i] += of_pattern[1]
         prior = log_prior_of_lengthscale(np.exp(u), self.extent)[:, None] + log_prior_of_ratio(ratios)
-        return value + prior, variance
-
-    def _of_lengthscale(self, lengthscale: float, nugget: float, ratios: Array) -> tuple[Array, Array]:
-        """Log likelihood (g,), up to a constant, and the variance (g,)."""
-        log_determinant, quadratic = np.zeros(ratios.size), np.zeros(ratios.size)
-        kernel, m = self.kernel.family(lengthscale, 1.0), self.degrees
-        for fields in self.patterns:
-            part = _Decomposed(kernel, fields, nugget=nugget, level=self.level)
-            of_pattern = part.likelihood(ratios)
-            log_determinant, quadratic = log_determinant + of_pattern[0], quadratic + of_pattern[1]
         if self.held.noise:
-            variance = (self.level + nugget) / ratios
+            variance = np.broadcast_to((self.level + nuggets)[:, None, None] / ratios, shape)
         elif self.held.variance is not None:
-            variance = np.full(ratios.size, self.held.variance)
+            variance = np.full(shape, self.held.variance)
         else:
-            return -0.5 * (log_determinant + m * np.log(quadratic)), quadratic / m
-        return -0.5 * (log_determinant + m * np.log(variance) + quadratic / variance), variance
+            return prior - 0.5 * (log_determinant + m * np.log(quadratic)), quadratic / m
+        return prior - 0.5 * (log_determinant + m * np.log(variance) + quadratic / variance), variance
 
 
 def _squares(fields: SharedFields) -> float:
