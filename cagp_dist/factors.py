@@ -312,6 +312,8 @@ class Coregion(OfOneAxis):
         with. Points have labels 0 to m - 1; one below zero goes with no other.
     axis : str
         Name of the label.
+    independent : bool
+        Whether nothing off the diagonal is fitted; B is diagonal then.
 
     Raises
     ------
@@ -328,10 +330,11 @@ class Coregion(OfOneAxis):
 
     covariance: tuple[tuple[float, ...], ...]
     axis: str = "variable"
+    independent: bool = False
 
     variance: ClassVar[float] = 1.0
 
-    def __init__(self, covariance: ArrayLike, axis: str = "variable") -> None:
+    def __init__(self, covariance: ArrayLike, axis: str = "variable", *, independent: bool = False) -> None:
         B = as_numbers("covariance", covariance)
         if B.ndim != 2 or B.shape[0] != B.shape[1] or len(B) == 0 or not np.isfinite(B).all():
             raise ArgumentError(
@@ -350,7 +353,13 @@ class Coregion(OfOneAxis):
                 "zero, and a diagonal above zero: correlations that contradict each other are no covariance.",
                 key="coregion-indefinite",
             )
+        if independent and np.count_nonzero(B - np.diag(B.diagonal())):
+            raise ArgumentError(
+                f"covariance is {B.tolist()} and independent is True; expected zeros off the diagonal.",
+                key="coregion-independent",
+            )
         _check_label(axis)
+        object.__setattr__(self, "independent", independent)
         object.__setattr__(self, "covariance", tuple(map(tuple, (0.5 * (B + B.T)).tolist())))
         object.__setattr__(self, "axis", axis)
 
@@ -377,6 +386,8 @@ class Coregion(OfOneAxis):
     def numbers(self) -> tuple[float, ...]:
         """Deviations over that of label 0, then exponentials of a lower triangle, of correlations."""
         deviations, C = _taken_apart(self.matrix)
+        if self.independent:
+            return tuple((deviations[1:] / deviations[0]).tolist())
         triangle = np.clip(C / C.diagonal()[:, None], -STEEPEST, STEEPEST)  # of variables that go as one
         lower = triangle[np.tril_indices(len(C), -1)]
         return *(deviations[1:] / deviations[0]).tolist(), *np.exp(lower).tolist()
@@ -384,7 +395,7 @@ class Coregion(OfOneAxis):
     @property
     def family(self) -> "CoregionOf":
         """What makes it from its numbers; the covariance of label 0 is then one."""
-        return CoregionOf(len(self.covariance), self.axis)
+        return CoregionOf(len(self.covariance), self.axis, self.independent)
 
     def pieces(self, layout: Layout) -> tuple[Piece, ...]:
         """Give what compiled functions are told of it."""
@@ -397,9 +408,8 @@ class Coregion(OfOneAxis):
 
     def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
         """Give the terms of its derivatives by the logarithms of its numbers: tables, too."""
-        return tuple(
-            ((self._piece(tuple(map(tuple, slope.tolist())), layout),),) for slope in _slopes_of(self.matrix)
-        )
+        slopes = _slopes_of(self.matrix)[: len(self.numbers)]
+        return tuple(((self._piece(tuple(map(tuple, slope.tolist())), layout),),) for slope in slopes)
 
     def __mul__(self, other: object) -> "Kernel":
         """Multiply with a kernel of other axes."""
@@ -451,20 +461,22 @@ class CoregionOf:
 
     labels: int
     axis: str = "variable"
+    independent: bool = False
 
     def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> Coregion:
         """Make the factor."""
         given = lengthscale if isinstance(lengthscale, tuple) else (lengthscale,)
         deviations = np.array([1.0, *given[: self.labels - 1]])
         triangle = np.eye(self.labels)
-        triangle[np.tril_indices(self.labels, -1)] = np.log(given[self.labels - 1 :])
+        if not self.independent:
+            triangle[np.tril_indices(self.labels, -1)] = np.log(given[self.labels - 1 :])
         C = triangle / np.linalg.norm(triangle, axis=1, keepdims=True)
-        return Coregion(np.outer(deviations, deviations) * (C @ C.T), self.axis)
+        return Coregion(np.outer(deviations, deviations) * (C @ C.T), self.axis, independent=self.independent)
 
     @property
     def number_names(self) -> tuple[str, ...]:
         """Names of its numbers."""
-        pairs = zip(*np.tril_indices(self.labels, -1), strict=True)
+        pairs = () if self.independent else zip(*np.tril_indices(self.labels, -1), strict=True)
         return (
             *(f"deviation_{label + 1}" for label in range(1, self.labels)),
             *(f"angle_{row + 1}_{column + 1}" for row, column in pairs),

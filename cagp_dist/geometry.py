@@ -57,12 +57,6 @@ def unit_sphere(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Ar
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
 
 
-def beside_hours(positions: Array, hours: Array) -> Array:
-    """Points in space and time (n, 4): unit vectors (n, 3), or x, y (n, 2) of a plane and 0, beside hours."""
-    flat = np.zeros((len(positions), 3 - positions.shape[1]))
-    return np.column_stack([positions, flat, hours])
-
-
 def degrees(X: Array) -> tuple[Array, Array]:
     """Latitude, and longitude in [0, 360), of unit vectors X (n, 3), in degrees: `unit_sphere` backwards."""
     x, y, z = X.T

@@ -25,6 +25,7 @@ in the order of `Kernel.layout`: hours, depths, or labels as integers from 0.
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, cast
 
@@ -137,9 +138,7 @@ class Layout(NamedTuple):
     @classmethod
     def union(cls, layouts: "Sequence[Layout]") -> "Layout":
         """Give the layout of points that have all axes of several."""
-        named = {axis for layout in layouts for axis in layout.axes}
-        first = tuple(axis for axis in (TIME, DEPTH) if axis in named)
-        axes = (*first, *sorted(named - {*first}))
+        axes = in_order_of_columns({axis for layout in layouts for axis in layout.axes})
         space = {layout.space for layout in layouts}
         known = {layout.globe for layout in layouts} - {None}
         if len(known) > 1:
@@ -157,6 +156,18 @@ class Layout(NamedTuple):
                 key="lengthscales-and-coordinates",
             )
         return cls(space.pop(), (), globe)
+
+
+def in_order_of_columns(axes: Collection[str]) -> tuple[str, ...]:
+    """Give the names of axes beside space in the order in which points have them."""
+    first = tuple(axis for axis in (TIME, DEPTH) if axis in axes)
+    return (*first, *sorted(set(axes) - {*first}))
+
+
+def beside_columns(positions: Array, columns: Mapping[str, Array]) -> Array:
+    """Points (n, 3 + k): unit vectors (n, 3), or x, y (n, 2) of a plane and 0, beside axes by their names."""
+    flat = np.zeros((len(positions), SPACE_COLUMNS - positions.shape[1]))
+    return np.column_stack([positions, flat, *(columns[axis] for axis in in_order_of_columns(columns))])
 
 
 class Piece(NamedTuple):

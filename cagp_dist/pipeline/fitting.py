@@ -22,6 +22,7 @@ from cagp_dist.likelihood.kernel_choice import KERNELS_COMPARED
 from cagp_dist.likelihood.nugget import NOISE, fit_beside_known_noise
 from cagp_dist.likelihood.numbering import Families
 from cagp_dist.likelihood.replicates import effective_fields
+from cagp_dist.likelihood.starts import Start
 from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS, conditionals_text
 from cagp_dist.pipeline.defaults import MOST_DENSE, MOST_VALUES, NO_NUGGET
 from cagp_dist.pipeline.grid_places import grid_if_any
@@ -151,11 +152,13 @@ def fit_numbers(
     progress: Callable[[FitProgress], None],
     checkpoints: Memo | None = None,
     ellipse: Ellipse | None = None,
+    start: Start | None = None,
 ) -> tuple[FitResult, float]:
     """Fit what is not held of kernel and noise, with a mean of the fields at the sites' times.
 
     Where noise is known, ``known`` () or (n,), what is fitted is ``least``, its least, with a nugget on top,
-    which comes with the result. An ``ellipse`` is fitted from the end of a fit of circles.
+    which comes with the result. An ``ellipse`` is fitted from the end of a fit of circles. The search begins
+    at ``start`` alone, where it is given.
     """
     values, bounds = observed.values[np.ix_(sites.times, sites.chosen)], dict(held or {})
     own_noise = None if known.ndim == 0 else known[sites.chosen] - least
@@ -176,7 +179,8 @@ def fit_numbers(
         )
 
     def fitted(bounds: Given | None, kernel: Families = kernel) -> FitResult:
-        found = search(kernel, bounds=bounds)
+        begin: dict[str, Any] = {} if start is None else {"start": start, "starts": 1}
+        found = search(kernel, bounds=bounds, **begin)
         if ellipse is None or isinstance(found.prior.kernel, Anisotropic):
             return found
         return with_ellipse(ellipse, found, partial(search, bounds=bounds))

@@ -10,16 +10,24 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import Matern32
-from cagp_dist.means import MEANS, EstimatedMean, FieldMean, MeanFamily, ReadFamily, mean_family
+from cagp_dist.kernels import Matern32, beside_columns, in_order_of_columns
+from cagp_dist.means import (
+    MEANS,
+    BasisMean,
+    EstimatedMean,
+    FieldMean,
+    MeanFamily,
+    ReadFamily,
+    mean_family,
+)
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.prior import Mean, Prior
+from cagp_dist.prior import KnownPlusEstimated, Mean, Prior
 from cagp_dist.variables import range_error
 from cagp_dist.variables.units import conversion
 
-MeanLike: TypeAlias = "str | Mean | MeanFamily | Background"
+MeanLike: TypeAlias = "str | Mean | MeanFamily | Background | MeansByLabel"
 
 
 def is_estimated(mean: MeanLike) -> TypeGuard[EstimatedMean]:
@@ -31,7 +39,8 @@ def is_read(mean: MeanLike) -> bool:
     """Whether a mean is read for each time, and known but for a shift."""
     if isinstance(mean, str):
         return isinstance(MEANS.get(mean.partition(":")[0]), ReadFamily)
-    return not (callable(mean) or isinstance(mean, int | float | EstimatedMean | Background))
+    known = int | float | EstimatedMean | Background | MeansByLabel
+    return not (callable(mean) or isinstance(mean, known))
 
 
 def residuals_about(mean: Mean, X: Array, values: Array) -> Array:
@@ -45,6 +54,84 @@ def residuals_about(mean: Mean, X: Array, values: Array) -> Array:
 
 def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Indices) -> Mean:
     """Prior mean of fields that were observed at the same places; one with coefficients estimates these."""
+    if isinstance(mean, MeansByLabel):
+        return mean.of(observed, places, fields)
+    found = _mean_of(mean, observed, places, fields)
+    return _of_positions(found, observed.positions.shape[1]) if observed.beside else found
+
+
+def _of_positions(mean: Mean, columns: int) -> Mean:
+    """Give a mean of positions at points that have more columns."""
+
+    def at(function: Callable[[Array], ArrayLike], X: Array) -> Array:
+        return np.asarray(function(X[:, :columns]))
+
+    if isinstance(mean, KnownPlusEstimated):
+        estimated = _of_positions(mean.estimated, columns)
+        return KnownPlusEstimated(partial(at, mean.known), cast("EstimatedMean", estimated))
+    if is_estimated(mean):
+        return BasisMean(partial(at, mean.basis_at), mean.coefficient_names)
+    return partial(at, mean) if callable(mean) else mean
+
+
+@dataclass(frozen=True, eq=False)
+class MeansByLabel:
+    """A mean for each label of an axis, such as one for each of several variables."""
+
+    means: tuple["MeanLike", ...]  # of the labels from 0
+    names: tuple[str, ...]  # of these, for messages
+    axis: str
+
+    @property
+    def coefficient_names(self) -> tuple[str, ...]:
+        """Those of the means that are estimated, each with the name of its label."""
+        return tuple(
+            f"{name} of {label}"
+            for mean, label in zip(self.means, self.names, strict=True)
+            if (own := _family_of(mean)) is not None
+            for name in own.coefficient_names
+        )
+
+    def of(self, observed: Observations, places: Indices, fields: Indices) -> Mean:
+        """Give the mean of all labels together."""
+        column = beside_columns(observed.positions[:1], {axis: np.zeros(1) for axis in observed.beside})
+        at = column.shape[1] - len(observed.beside) + in_order_of_columns(observed.beside).index(self.axis)
+        p, labels = observed.positions.shape[1], observed.beside[self.axis]
+        parts = [
+            _mean_of(mean, observed, places[labels[places] == label], fields)
+            for label, mean in enumerate(self.means)
+        ]
+        estimated = [is_estimated(part) for part in parts]
+
+        def basis(X: Array) -> Array:
+            blocks = [
+                (X[:, at] == label)[:, None] * np.asarray(cast("EstimatedMean", part).basis_at(X[:, :p]))
+                for label, part in enumerate(parts)
+                if estimated[label]
+            ]
+            return np.hstack(blocks)
+
+        def known(X: Array) -> Array:
+            values = np.zeros((len(X), fields.size))
+            for label, part in enumerate(parts):
+                own = X[:, at] == label
+                if own.any():
+                    values[own] = Prior(Matern32(1.0), 1.0, part).known_at(X[own][:, :p])
+            return values
+
+        if not any(estimated):
+            return known
+        return KnownPlusEstimated(known, BasisMean(basis, self.coefficient_names))
+
+
+def _family_of(mean: MeanLike) -> EstimatedMean | None:
+    """Give the mean whose coefficients are estimated; None of one that is known."""
+    family = mean_family(mean) if isinstance(mean, str) else mean
+    return family if is_estimated(cast("MeanLike", family)) else None  # type: ignore[return-value]
+
+
+def _mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Indices) -> Mean:
+    """Prior mean at positions."""
     if isinstance(mean, Background):
         return mean.mean_of(observed, fields)
     if callable(mean):

@@ -7,10 +7,10 @@ from typing import Self
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.geometry import beside_hours
 from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, joined_targets, part, target_points
+from cagp_dist.kernels import TIME, beside_columns
 from cagp_dist.latlon import LatLonGrid
 
 
@@ -45,9 +45,25 @@ class MapPoints:
         if cells is not None:
             weights, counts = (np.tile(each, hours.size) for each in (cells.weights, cells.counts))
             nodes = np.tile(cells.places, (hours.size, 1))
-            cells = CellMeans(beside_hours(nodes, np.repeat(hours, len(cells.places))), weights, counts)
-        X = beside_hours(np.tile(self.X, (hours.size, 1)), np.repeat(hours, len(self.X)))
+            cells = CellMeans(
+                beside_columns(nodes, {TIME: np.repeat(hours, len(cells.places))}), weights, counts
+            )
+        X = beside_columns(np.tile(self.X, (hours.size, 1)), {TIME: np.repeat(hours, len(self.X))})
         return MapPoints(X, cells=cells)
+
+    def beside(self, columns: Mapping[str, float]) -> "MapPoints":
+        """Give all of them the same coordinate along axes beside space: a depth, or a label."""
+        if not columns:
+            return self
+
+        def together(X: Array) -> Array:
+            return beside_columns(X, {axis: np.full(len(X), number) for axis, number in columns.items()})
+
+        cells = self.cells
+        if cells is not None:
+            nodes = together(cells.nodes)
+            cells = LinearFunctionals.of_terms(nodes, cells.weights, cells.counts, cells.terms)
+        return MapPoints(together(self.X), cells=cells)
 
     def part(self, chosen: Indices) -> Self:
         """Take some of the points."""

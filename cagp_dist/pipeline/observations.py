@@ -1,6 +1,7 @@
 """What was observed, wherever it comes from: places of the globe or of a plane, and their values."""
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -11,7 +12,8 @@ from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices, Mask, Names, Times
 from cagp_dist.budget.demand import MOST_MISSING
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import beside_hours, median_spacing, space_filling_order
+from cagp_dist.geometry import median_spacing, space_filling_order
+from cagp_dist.kernels import TIME, beside_columns
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.pipeline.grid_places import GridPlaces, grid_of_points, no_rings
@@ -70,6 +72,8 @@ class Observations:
     hours: Array = field(default_factory=lambda: np.empty(0))
     origin: np.datetime64 = NO_ORIGIN
     space: Space = SPHERE
+    # by names of axes beside space and time, (n,) each: depths, or labels as integers from 0
+    beside: Mapping[str, Array] = field(default_factory=dict)
 
     @classmethod
     def from_points(
@@ -85,6 +89,7 @@ class Observations:
         noise_variance: Array | None = None,
         dropped_missing: int = 0,
         names: Names | None = None,
+        beside: Mapping[str, Array] | None = None,
     ) -> Self:
         """Take values (T, n) at n places as they are."""
         return cls(
@@ -99,6 +104,7 @@ class Observations:
             source_index=np.arange(north.size),
             dropped_missing=dropped_missing,
             names=names,
+            beside=beside or {},
         )
 
     @classmethod
@@ -152,6 +158,45 @@ class Observations:
             missing_places=np.stack([latitude[missing], longitude[missing]], axis=1),
         )
 
+    @classmethod
+    def together(cls, parts: Sequence[Self], *, axis: str) -> Self:
+        """Take observations of several variables, whose labels along the axis are their places among them.
+
+        Fields are those of all times that any of them has, or of one moment where none says its time.
+        """
+        times = np.unique(np.concatenate([part.times for part in parts]))  # NaT once, at the end
+        known = [part.dates() is not None for part in parts]
+        if not all(known) and (any(known) or {part.fields for part in parts} != {1}):
+            raise DataError(
+                "some variables have dates and others have none, so that it cannot be told which fields are "
+                "of one time; expected dates of all of them, or one field of each.",
+                key="times-of-variables",
+            )
+        values = []
+        for part in parts:
+            own = np.full((times.size, part.north.size), np.nan)
+            own[np.searchsorted(times, part.times) if all(known) else [0]] = part.values
+            values.append(own)
+        north, east = (np.concatenate([getattr(part, name) for part in parts]) for name in ("north", "east"))
+        noise = [part.noise_variance for part in parts]
+        labels = np.concatenate([np.full(part.north.size, float(at)) for at, part in enumerate(parts)])
+        given = sorted({name for part in parts for name in part.beside})
+        beside = {name: np.concatenate([part.beside[name] for part in parts]) for name in given}
+        found = cls.from_points(
+            north,
+            east,
+            np.hstack(values),
+            space=parts[0].space,
+            variable=parts[0].variable,
+            times=times,
+            noise_variance=None
+            if any(each is None for each in noise)
+            else np.concatenate([each for each in noise if each is not None]),
+            dropped_missing=sum(part.dropped_missing for part in parts),
+            beside={**beside, axis: labels},
+        )
+        return found
+
     @cached_property
     def positions(self) -> Array:
         """Unit vectors of the places, shape (n, 3), or x and y of places of a plane, shape (n, 2)."""
@@ -164,8 +209,9 @@ class Observations:
 
     @cached_property
     def X(self) -> Array:
-        """Positions, or of points in space and time these and hours (n, 4)."""
-        return beside_hours(self.positions, self.hours) if self.in_time else self.positions
+        """Positions; beside hours, depths or labels, where there are any, in three columns of space."""
+        columns = {**self.beside, TIME: self.hours} if self.in_time else self.beside
+        return beside_columns(self.positions, columns) if columns else self.positions
 
     @property
     def moments(self) -> Times:
@@ -229,7 +275,7 @@ class Observations:
     def in_order(self, solver: Solver | None = None) -> Indices:
         """Places with a value at some time in the order of a solve; of a million that takes seconds."""
         if (block := block_size(solver)) not in self._orders:
-            X = in_extents(self.X, AXES) if self.in_time else self.X
+            X = in_extents(self.X, AXES) if self.in_time and not self.beside else self.positions
             self._orders[block] = self.there[space_filling_order(X[self.there], block_size=block)]
         return self._orders[block]
 
@@ -239,8 +285,10 @@ class Observations:
 
     def grid_of(self, chosen: Indices) -> GridPlaces:
         """Find the full-circle grid that some of the places are most of, for solves by rings."""
-        if self.in_time or not self.space.has_latitudes:
+        if self.in_time or self.beside or not self.space.has_latitudes:
             what = "points in space and time" if self.in_time else f"points of the {self.space.text}"
+            if self.beside:
+                what = f"points with {', '.join(self.beside)} beside space"
             raise no_rings(f"rings solve circles of latitude, and the observations are {what}.")
         places = grid_of_points(self.north[chosen], self.east[chosen])
         if self.noise_variance is not None and not places.even(self.noise_variance[chosen]):
@@ -258,6 +306,7 @@ class Observations:
             for name in ("north", "east", "noise_variance", "hours", "source_index", "names")
             if (held := getattr(self, name)) is not None and held.size
         }
+        taken["beside"] = {axis: held[chosen] for axis, held in self.beside.items()}
         return replace(self, values=self.values[:, chosen], grid=None, **taken)
 
     def only(self, chosen: Indices) -> Self:

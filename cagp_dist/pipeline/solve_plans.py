@@ -87,7 +87,7 @@ def choose_solver(points: Observations, chosen: Indices) -> Solver:
     if not there.any():
         return chosen_solver(0)
     north, east = points.north[chosen][there], points.east[chosen][there]
-    scattered = points.in_time or not points.space.has_latitudes
+    scattered = points.in_time or bool(points.beside) or not points.space.has_latitudes
     places = None if scattered else grid_if_any(north, east)
     if places is None:
         return chosen_solver(int(counts.max()))

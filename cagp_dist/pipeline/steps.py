@@ -27,6 +27,7 @@ from cagp_dist.pipeline.integration import (
     predict_fields,
     with_numbers_integrated,
 )
+from cagp_dist.pipeline.labelled_fit import fit_labelled
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_solves import solver_of
 from cagp_dist.pipeline.maps_at_times import (
@@ -89,6 +90,19 @@ def fit(
                 resources=execution,
                 narrator=told,
                 in_time=asked.in_time,
+            )
+        elif asked.labels.any:
+            model = fit_labelled(
+                decide,
+                Split(decide.there),
+                asked.labels,
+                kernel=asked.kernel,
+                mean=asked.mean,
+                noise_std=asked.noise_std,
+                nugget_std=asked.nugget_std,
+                resources=execution,
+                narrator=told,
+                progress=progress,
             )
         else:
             held = asked

@@ -16,6 +16,7 @@ from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike
 from cagp_dist.pipeline.integration import distributions_of_observations
+from cagp_dist.pipeline.labelled_fit import NO_LABELS, Labels
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.maps_at_times import COMPARED_IN_TIME
@@ -39,6 +40,7 @@ class ModelSettings:
     nugget_std: float | None = None  # beside known noise; None: fitted
     noise_variance: float | None = None  # beside known noise, where the numbers of the kernel are given too
     anisotropy: AnisotropyLike = "none"
+    labels: Labels = NO_LABELS  # what the labels of observations are
     hyperparameters: Hyperparameters = "plug-in"
     obstacle: str | None = None  # why numbers are not integrated over, for people
     in_time: Sequence[Family | None] = COMPARED_IN_TIME  # kernels in time that are compared

@@ -14,7 +14,8 @@ from scipy.spatial.distance import cdist
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import beside_hours, degrees, east_and_north, unit_sphere
+from cagp_dist.geometry import degrees, east_and_north, unit_sphere
+from cagp_dist.kernels import TIME, beside_columns
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_mean import mean_of, residuals_about
@@ -190,7 +191,7 @@ def _covariance_lost(observed: Observations, learned: FittedModel, distances: Ar
     else:
         along = line[:, :1] * direction
     if observed.in_time:
-        along = beside_hours(along, np.full(distances.size, observed.hours[0]))
+        along = beside_columns(along, {TIME: np.full(distances.size, observed.hours[0])})
     covariance = learned.kernel(along[:1], along)[0]
     return np.asarray(covariance[0] - covariance)
 

@@ -1,0 +1,397 @@
+"""Kernels of observations with labels: errors that they share, and several variables that go together.
+
+The model of shared errors is ``k(x, x') + b^2 [same ship]`` (math 25). That of several variables is a sum of
+one or two terms ``B[v, v'] k(x, x')``, and a nugget of each variable, which may go together at a place as
+well; it is fitted in units of the standard deviation of each variable (math 23). Which kernel in space, and
+whether there is a second term, the likelihood says, less one for each number.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import cast
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import ArgumentError
+from cagp_dist.factors import Coregion, SameLabel, SameLabelOf
+from cagp_dist.kernels import (
+    FITTED,
+    SPACE_COLUMNS,
+    Elementary,
+    Family,
+    Kernel,
+    Product,
+    Sum,
+    beside_columns,
+    chosen_by,
+)
+from cagp_dist.likelihood.bounds import Given
+from cagp_dist.likelihood.fit_result import FitProgress
+from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of
+from cagp_dist.likelihood.numbering import NAMES, Numbering
+from cagp_dist.likelihood.starts import Start
+from cagp_dist.pipeline.defaults import NO_NUGGET
+from cagp_dist.pipeline.fitted_model import (
+    FittedModel,
+    KernelLike,
+    families,
+    fit_model,
+    known_noise,
+    sites_of_fit,
+)
+from cagp_dist.pipeline.fitting import fit_numbers
+from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, mean_of
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.resources import Resources
+from cagp_dist.pipeline.split import Split
+
+VARIABLE, ROW, PLACE = "variable", "row", "place"
+LEAST_NOISE = 1e-6  # Of a variable, in units of its variance, below the nugget that is fitted
+NUGGET_SHARE = 0.3  # Of the noise of observations, where the search for shared errors begins
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the labels of observations are."""
+
+    bias_by: tuple[str, ...] = ()  # axes, all points with the same label of which share an error
+    variables: tuple[str, ...] = ()  # names of the labels of "variable", where there are several
+    nugget_correlation: bool = False  # whether errors of variables at one place go together
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self.bias_by or self.variables)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Columns of labels that points have."""
+        several = (VARIABLE, PLACE) if self.nugget_correlation else (VARIABLE,)
+        return (*self.bias_by, *(several if self.variables else ()))
+
+
+NO_LABELS = Labels()
+
+
+def fit_labelled(
+    observed: Observations,
+    split: Split,
+    labels: Labels,
+    *,
+    kernel: KernelLike,
+    mean: MeanLike,
+    noise_std: float | None,
+    nugget_std: float | None,
+    resources: Resources,
+    narrator: Narrator,
+    progress: Callable[[FitProgress], None] | None = None,
+) -> FittedModel:
+    """Fit kernel, noise and what observations with the same label have in common."""
+    if chosen_by(kernel) == FITTED:
+        raise ArgumentError(
+            f"kernel is {kernel!r}, whose smoothness is fitted, and the observations have labels; expected "
+            'a kernel with its smoothness, such as "matern(0.8)", or "auto".',
+            key="smoothness-with-labels",
+        )
+    tried = CANDIDATES if chosen_by(kernel) is not None else None
+    search = _Search(observed, split, labels, mean, noise_std, nugget_std, resources, narrator, progress)
+    own = [(family,) for family in tried] if tried is not None else [families(kernel)]
+    if labels.variables:
+        return search.of_variables(own)
+    return search.of_shared_errors(own)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What fits have in common."""
+
+    observed: Observations
+    split: Split
+    labels: Labels
+    mean: MeanLike
+    noise_std: float | None
+    nugget_std: float | None
+    resources: Resources
+    narrator: Narrator
+    progress: Callable[[FitProgress], None] | None
+    evaluations: Iterator[int] = field(default_factory=count)
+
+    def of_shared_errors(self, kernels: Sequence[tuple[Family, ...]]) -> FittedModel:
+        """Fit each kernel with errors that groups share, from a fit without them; take the likeliest."""
+        best: FittedModel | None = None
+        for parts in kernels:
+            plain = self._alone(self.observed, self.split.observed, parts, self.mean)
+            held, noise = plain.kernel, float(np.mean(plain.noise_variance))
+            shared = tuple(cast("Family", SameLabelOf(axis)) for axis in self.labels.bias_by)
+            start = _start(
+                (*held.parts, *(SameLabel(NUGGET_SHARE * noise, axis) for axis in self.labels.bias_by)),
+                max((1.0 - NUGGET_SHARE) * noise, NO_NUGGET),
+            )
+            found = self._fitted((*parts, *shared), self.observed, start, {})
+            if best is None or _likelihood(found) > _likelihood(best):
+                best = found
+        assert best is not None
+        return best
+
+    def of_variables(self, kernels: Sequence[tuple[Family, ...]]) -> FittedModel:
+        """Fit one term, and a second one, with the variables in units of their standard deviations."""
+        observed, m = self.observed, len(self.labels.variables)
+        labels = observed.beside[VARIABLE]
+        rows = [self.split.observed[labels[self.split.observed] == label] for label in range(m)]
+        means = cast("MeansByLabel", self.mean).means
+        scales = np.array([float(np.nanstd(observed.values[:, own])) for own in rows])
+        if not (scales > 0.0).all():
+            which = self.labels.variables[int(np.argmin(scales))]
+            raise ArgumentError(
+                f"all values of {which!r} are the same, so that nothing is learned of it; leave it out.",
+                key="constant",
+            )
+        over = scales[labels.astype(np.intp)]
+        scaled = replace(
+            observed,
+            values=observed.values / over,
+            noise_variance=None if observed.noise_variance is None else observed.noise_variance / over**2,
+        )
+        own_mean = MeansByLabel(
+            tuple(_over(each, scale) for each, scale in zip(means, scales, strict=True)),
+            self.labels.variables,
+            VARIABLE,
+        )
+        single = [
+            self._alone(scaled.at(own), np.arange(own.size), kernels[0], mean)
+            for own, mean in zip(rows, own_mean.means, strict=True)
+        ]
+        known = known_noise(scaled, scaled.there, None)
+        base = np.broadcast_to(known if known.any() else LEAST_NOISE, labels.shape)
+        prepared = replace(scaled, noise_variance=np.array(base))
+        if not self.labels.nugget_correlation:
+            prepared = replace(prepared, beside={**scaled.beside, ROW: np.arange(labels.size, dtype=float)})
+        search = replace(self, observed=prepared, mean=own_mean, noise_std=None, nugget_std=0.0)
+        start = _Start.of(single, self._together(scaled, rows), self.labels)
+        best: FittedModel | None = None
+        for parts in kernels:
+            if len(parts) != 1:
+                raise ArgumentError(
+                    f"the kernel is a sum of {len(parts)} parts, and there are several variables, whose terms "
+                    "are found by the likelihood; expected a kernel of one part.",
+                    key="sum-of-variables",
+                )
+            found = search._of_terms(parts, start)
+            if best is None or _likelihood(found) > _likelihood(best):
+                best = found
+        assert best is not None
+        family = best.kernel.parts[0].factors[0].family
+        two = search._of_terms((family, family), _Start.of_split(best, self.labels))
+        if _likelihood(two) - _likelihood(best) > m + m * (m - 1) // 2 + 1:  # as many numbers more
+            best = two
+        return self._in_units(best, scales, labels)
+
+    def _of_terms(self, parts: tuple[Family, ...], start: "_Start") -> FittedModel:
+        """Fit terms of several variables and their nuggets."""
+        terms = [
+            cast("Product", family(length, 1.0) * Coregion(table, VARIABLE))
+            for family, length, table in zip(parts, start.lengths, start.tables, strict=True)
+        ]
+        kernel: list[Kernel] = [_normalised(term) for term in terms]
+        axis = PLACE if self.labels.nugget_correlation else ROW
+        table = Coregion(start.nuggets, VARIABLE, independent=not self.labels.nugget_correlation)
+        kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * table)))
+        least = float(cast("Array", self.observed.noise_variance).min())
+        held: Given = {"noise_variance": (least, least)}
+        return self._fitted(
+            tuple(cast("Family", part.parts[0].family) for part in kernel),
+            self.observed,
+            _start(kernel, least),
+            held,
+        )
+
+    def _alone(
+        self, observed: Observations, places: Indices, parts: tuple[Family, ...], mean: MeanLike
+    ) -> FittedModel:
+        """Fit a kernel in space alone, from which searches begin."""
+        plain = replace(observed, beside={})
+        return fit_model(
+            plain,
+            Split(places),
+            kernel=parts,
+            mean=mean,
+            fixed={},
+            noise_std=self.noise_std,
+            nugget_std=self.nugget_std,
+            resources=self.resources,
+            narrator=self.narrator,
+            progress=self.progress,
+        )
+
+    def _fitted(
+        self,
+        parts: tuple[Family, ...],
+        observed: Observations,
+        start: Start,
+        held: Given,
+    ) -> FittedModel:
+        """Fit all numbers together from a start."""
+        known = known_noise(observed, self.split.observed, self.noise_std)
+        least = float(known.min() if known.ndim == 0 else known[self.split.observed].min())
+        bounds = dict(held)
+        if least > 0.0 and self.nugget_std is not None and not held:
+            level = least + self.nugget_std**2
+            bounds = {"noise_variance": (level, level)}
+        if NAMES[2] in bounds:
+            start = {**start, "noise_variance": bounds[NAMES[2]][0]}
+        sites = sites_of_fit(observed, self.split.observed)
+        with self.narrator.stage("fit", f"labels of {sites.chosen.size:,} observations") as report:
+
+            def said(state: FitProgress) -> None:
+                report(None, f"likelihood {next(self.evaluations)}")
+                if self.progress is not None:
+                    self.progress(state)
+
+            result, nugget = fit_numbers(
+                parts,
+                observed,
+                sites,
+                mean=mean_of(self.mean, observed, sites.chosen, sites.times),
+                known=known,
+                least=least,
+                held=cast("Given", bounds),
+                resources=self.resources,
+                progress=said,
+                start=start,
+            )
+        fitted_to = f"{sites.chosen.size:,} of {self.split.observed.size:,} observed values"
+        return FittedModel(
+            result.prior.kernel, self.mean, known, nugget, result, fitted_to, {}, sites, numbers=PLUGGED_IN
+        )
+
+    def _together(self, scaled: Observations, rows: Sequence[Indices]) -> Array:
+        """Correlate variables where two were observed at one place; 0 where hardly any were."""
+        table, moments = np.eye(len(rows)), [scaled.positions[own] for own in rows]
+        for first in range(len(rows)):
+            for second in range(first):
+                here = {tuple(place): at for at, place in enumerate(moments[first].tolist())}
+                pairs = [
+                    (here[tuple(place)], at)
+                    for at, place in enumerate(moments[second].tolist())
+                    if tuple(place) in here
+                ]
+                if len(pairs) < FEWEST_PAIRS:
+                    continue
+                left, right = np.array(pairs).T
+                a = scaled.values[0, rows[first][left]]
+                b = scaled.values[0, rows[second][right]]
+                both = np.isfinite(a) & np.isfinite(b)
+                if np.count_nonzero(both) >= FEWEST_PAIRS:
+                    found = np.corrcoef(a[both], b[both])[0, 1]
+                    table[first, second] = table[second, first] = np.clip(found, -0.95, 0.95)
+        values, vectors = np.linalg.eigh(table)
+        table = vectors @ np.diag(np.maximum(values, 0.02)) @ vectors.T
+        root = np.sqrt(table.diagonal())
+        return np.asarray(table / np.outer(root, root))
+
+    def _in_units(self, found: FittedModel, scales: Array, labels: Array) -> FittedModel:
+        """Give the model in the units of the variables; nuggets that are independent become noise."""
+        m, own = len(scales), labels.astype(np.intp)
+        tables = [_table(part, m, found.kernel) * np.outer(scales, scales) for part in found.kernel.parts]
+        parts: list[Kernel] = []
+        noise = np.array(found.known_noise) * scales[own] ** 2
+        for part, table in zip(found.kernel.parts, tables, strict=True):
+            space = part.factors[0]
+            if isinstance(space, SameLabel) and not self.labels.nugget_correlation:
+                noise = noise + table.diagonal()[own]
+                continue
+            parts.append(space * Coregion(table, VARIABLE))  # type: ignore[operator]
+        kernel = parts[0] if len(parts) == 1 else Sum(tuple(parts))
+        return replace(found, kernel=kernel, mean=self.mean, known_noise=noise, nugget=0.0)
+
+
+PLUGGED_IN = "Plugged in: numbers of observations with labels are not integrated over."
+FEWEST_PAIRS = 10  # Places where two variables were observed, from which their correlation is guessed
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """Where a search of several variables begins, in units of their standard deviations."""
+
+    lengths: list[float]
+    tables: list[Array]  # (m, m) of each term
+    nuggets: Array  # (m, m)
+
+    @classmethod
+    def of(cls, single: Sequence[FittedModel], correlations: Array, labels: Labels) -> "_Start":
+        """Begin at the fits of the variables by themselves."""
+        deviations = np.sqrt([float(each.kernel.variance) for each in single])
+        noise = np.array([max(float(np.mean(each.noise_variance)), 1e-3) for each in single])
+        lengths = [float(each.kernel.parts[0].common_lengthscale) for each in single]
+        nuggets = np.diag(noise)
+        if labels.nugget_correlation:
+            nuggets = 0.5 * correlations * np.sqrt(np.outer(noise, noise)) + 0.5 * np.diag(noise)
+        length = float(np.exp(np.mean(np.log(lengths))))
+        return cls([length], [np.outer(deviations, deviations) * correlations], nuggets)
+
+    @classmethod
+    def of_split(cls, one: FittedModel, labels: Labels) -> "_Start":
+        """Begin at half the table of one term each, at lengthscales on both sides of its own."""
+        m = len(labels.variables)
+        term, nugget = one.kernel.parts
+        table, length = _table(term, m, one.kernel), term.factors[0].numbers[0]
+        diagonal = np.diag(table.diagonal())
+        tables = [0.5 * (0.7 * table + 0.3 * diagonal), 0.5 * (0.9 * table + 0.1 * diagonal)]
+        return cls([0.6 * length, 2.0 * length], tables, _table(nugget, m, one.kernel))
+
+
+def _normalised(term: Product) -> Product:
+    """Give a term whose table has a one for label 0, as fits have it."""
+    *others, table = term.factors
+    assert isinstance(table, Coregion)
+    first = table.covariance[0][0]
+    same = Coregion(table.matrix / first, table.axis, independent=table.independent)
+    return Product((*others, same), term.variance * first)
+
+
+def _table(part: Elementary, m: int, kernel: Kernel) -> Array:
+    """Covariances (m, m) of the variables at one point, by a part of a kernel."""
+    layout = cast("Kernel", part).layout
+    assert layout is not None
+    columns: Mapping[str, Array] = {
+        axis: np.arange(m, dtype=float) if axis == VARIABLE else np.zeros(m) for axis in layout.axes
+    }
+    place = np.zeros((m, SPACE_COLUMNS))
+    place[:, 0] = 1.0
+    if layout.globe is False:
+        place[:, 0] = 0.0
+    X = beside_columns(place, columns)
+    return np.asarray(cast("Kernel", part)(X, X))
+
+
+def _start(parts: Sequence[Kernel], noise: float) -> Start:
+    """Give the numbers of kernels as a search takes them."""
+    numbering = Numbering.of_kernel(parts[0] if len(parts) == 1 else Sum(tuple(parts)))
+    own = [
+        cast("Elementary", part.parts[0]).common_lengthscale
+        if names == NAMES[:1]
+        else cast("Elementary", part.parts[0]).numbers
+        for part, names in zip(parts, numbering.own, strict=True)
+    ]
+    if len(parts) == 1:
+        return {"lengthscale": own[0], "variance": float(parts[0].variance), "noise_variance": noise}
+    return {
+        "lengthscale": tuple(own),
+        "variance": tuple(float(part.variance) for part in parts),
+        "noise_variance": noise,
+    }
+
+
+def _likelihood(found: FittedModel) -> float:
+    assert found.result is not None
+    return likelihood_of(found.result)
+
+
+def _over(mean: MeanLike, scale: float) -> MeanLike:
+    """Give a mean in units of a scale; coefficients that are estimated take it up."""
+    if isinstance(mean, int | float):
+        return float(mean) / scale
+    return mean
