@@ -74,6 +74,9 @@ class ObservedObject:
     # all times of the source as it has them, where they are dates, and the calendar that they are counted in
     moments: NDArray[np.generic] | None = None
     calendar: str = ""
+    # of axes beside space, names of the labels; and the variables, where there are several
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    variables: tuple["ObservedObject", ...] = ()
     read_with: str = ""  # settings with which the source was read, as JSON; empty if there were none
 
     @property
@@ -104,6 +107,7 @@ def read(
     crs: CRSLike = None,
     transform: Transform = "none",
     static: Collection[str] = (),
+    labels: Collection[str] = (),
     in_time: bool = False,
     noise: Noise = None,
 ) -> ObservedObject:
@@ -127,6 +131,8 @@ def read(
         What is done with the values.
     static : collection of str
         Columns with a number for each place that are read too, where they are there.
+    labels : collection of str
+        Columns with a name for each value, such as that of a ship, which observations have as integers.
     in_time : bool
         Whether each value becomes a point in space and time.
     noise : array or number, optional
@@ -164,6 +170,7 @@ def read(
         crs=crs,
         transform=transform,
         static=static,
+        labels=labels,
     )
     observed = _observed(source, selection, noise, in_time=in_time)
     if transform != "none" and observed.points.noise_variance is not None and noise is None:
@@ -198,6 +205,12 @@ def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool)
     points = points_in(data, name, asked=wanted.asked, missing=wanted.missing)
     if points is None:
         check_of_fields(wanted.columns, name)
+        if wanted.labels:
+            raise ArgumentError(
+                f"bias_by is {', '.join(map(repr, wanted.labels))}, and {name!r} has fields on a grid, whose "
+                "places have no names; expected a table, or an object with a dimension of points.",
+                key="labels-of-fields",
+            )
         return _of_fields(data, name, wanted, noise, in_time=in_time)
     observed = _from_table(table_of(points, wanted), noise, points.crs, in_time=in_time)
     if points.where is None:
@@ -237,6 +250,7 @@ def _from_table(table: Table, noise: Noise, crs: CRSLike, *, in_time: bool) -> O
         times=None if in_time else fields.times,
         noise_variance=_noise_variance(noise, fields.noise_std, north.shape),
         names=fields.names,
+        beside={axis: fields.static[axis] for axis in fields.labels},
     )
     return ObservedObject(
         points,
@@ -245,8 +259,9 @@ def _from_table(table: Table, noise: Noise, crs: CRSLike, *, in_time: bool) -> O
         coordinates=coordinates,
         attributes={"units": own} if own else {},
         missing=table.dropped_missing,
-        static=fields.static,
+        static={name: held for name, held in fields.static.items() if name not in fields.labels},
         static_units=fields.static_units,
+        labels=fields.labels,
         moments=fields.times if in_time else None,
     )
 

@@ -59,6 +59,7 @@ class Selection:
     check_range: bool = True
     transform: Transform = "none"
     static: Collection[str] = ()  # columns with a number for each place
+    labels: Collection[str] = ()  # columns with a name for each, of those who share an error
 
     @property
     def variable(self) -> str:
@@ -82,7 +83,12 @@ class Selection:
 
     def as_json(self) -> dict[str, Any]:
         """Arguments of this class as JSON has them."""
-        return {**vars(self), "crs": written_system(self.crs), "static": [*self.static]}
+        return {
+            **vars(self),
+            "crs": written_system(self.crs),
+            "static": [*self.static],
+            "labels": [*self.labels],
+        }
 
 
 EVERYTHING = Selection()

@@ -95,6 +95,26 @@ class Maps:
         """
         return distribution_of(self._dataset, of=of, noise_std=noise_std).interval(level)
 
+    def biases(self, by: str | None = None) -> xr.Dataset:
+        """Errors that observations share, of a result with ``bias_by``: ``mean`` and ``std`` of each group.
+
+        ``by`` is the column, where there are several. ``.to_dataframe()`` makes a table of it. The errors are
+        what observations of a group have too much. `ArgumentError`: the result has none, or several.
+        """
+        known = [name for name in str(self._dataset.attrs.get("bias_by", "")).split(", ") if name]
+        known = [name for name in known if f"bias_{name}" in self._dataset]
+        if by is None and len(known) == 1:
+            by = known[0]
+        if by not in known:
+            raise ArgumentError(
+                f"by is {by!r}, and the result has biases by {', '.join(known) or 'nothing'}; expected one of "
+                "these, of a result at one time that was made with bias_by.",
+                key="no-biases",
+            )
+        names = {f"bias_{by}": "mean", f"bias_{by}_std": "std"}
+        found = self._dataset[list(names)]
+        return found.drop_vars([name for name in found.coords if name != by]).rename(names)
+
     def explore(self, *, height: int = 600) -> "IFrame":
         """Show the maps of a notebook on the page of `cagp view`: zoom, layers, times, values at a click.
 

@@ -2,13 +2,14 @@
 
 import json
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.checks import check_memory_limit, check_word
+from cagp_dist.checks import check_memory_limit, check_positive, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.backgrounds import read_background
 from cagp_dist.fields.column_roles import column_roles
@@ -28,7 +29,9 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
 from cagp_dist.pipeline.fitted_model import KernelLike, families
 from cagp_dist.pipeline.integration import check_hyperparameters
-from cagp_dist.pipeline.map_mean import MeanLike, is_estimated
+from cagp_dist.pipeline.labelled_fit import PLACE, VARIABLE
+from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_estimated, is_read
+from cagp_dist.pipeline.observations import Observations
 from cagp_dist.prior import Prior
 from cagp_dist.space import SPHERE, Space, plane_of
 from cagp_dist.space_time import SpaceTimeOf
@@ -48,6 +51,15 @@ def read(
             DeprecationWarning,
             stacklevel=3,
         )
+    if isinstance(model.value, list | tuple):
+        return _read_variables(model, list(model.value), observations, y)
+    for name in BY_VARIABLE:
+        if isinstance(getattr(model, name), Mapping):
+            raise ArgumentError(
+                f"{name} is {getattr(model, name)!r}, a mapping by variables, and value is {model.value!r}; "
+                "expected one of it, or the names of several variables as value.",
+                key="variable-unknown",
+            )
     check_memory_limit(model.memory_limit_bytes)
     check_hyperparameters(model.hyperparameters)
     check_word("transform", model.transform, get_args(Transform))
@@ -85,6 +97,86 @@ def read(
             key="at-with-others",
         )
     return observed, mean
+
+
+BY_VARIABLE = ("noise_std", "units", "mean")  # arguments that may be mappings, by variable
+
+
+def _read_variables(
+    model: "Kriging", names: list[str], observations: "Source | ArrayLike", y: ArrayLike | None
+) -> tuple[ObservedObject, MeanLike]:
+    """Read several variables, each as one is read, and put them together."""
+    if y is not None or len(names) < 2 or len(set(names)) < len(names):
+        raise ArgumentError(
+            f"value is {names!r}; expected one name, or two and more different ones, of columns of a table or "
+            "of variables of a dataset.",
+            key="several-values",
+        )
+    for name in BY_VARIABLE:
+        given = getattr(model, name)
+        if isinstance(given, Mapping) and (unknown := set(given) - set(names)):
+            raise ArgumentError(
+                f"{name} has {', '.join(map(repr, sorted(unknown)))}, and the variables are "
+                f"{', '.join(map(repr, names))}; expected these names.",
+                key="variable-unknown",
+            )
+    if model.bias_by is not None or model.at is not None or model.transform != "none":
+        refused = [n for n in ("bias_by", "at", "transform") if getattr(model, n) not in (None, "none")]
+        raise ArgumentError(
+            f"value names several variables and {' and '.join(refused)} was given, which do not go together; "
+            "map them one by one with it.",
+            key="labels-with-others",
+        )
+    parts, settings = [], []
+    for name in names:
+        own = {
+            key: given.get(name) if isinstance(given := getattr(model, key), Mapping) else given
+            for key in BY_VARIABLE
+        }
+        alone = type(model)(**{**model.get_params(), **own, "value": name})
+        observed, mean = read(alone, observations)
+        points = observed.points
+        if isinstance(alone.noise_std, int | float):
+            check_positive("noise_std", alone.noise_std)
+            noise = np.full(points.north.size, float(alone.noise_std) ** 2)
+            observed = replace(observed, points=replace(points, noise_variance=noise))
+        if isinstance(mean, Background) or is_read(mean):
+            raise ArgumentError(
+                f"mean of {name!r} is {alone.mean!r}; expected a number, a trend or static fields, where "
+                "there are several variables.",
+                key="mean-of-variables",
+            )
+        parts.append(observed)
+        settings.append(alone)
+    points = Observations.together([part.points for part in parts], axis=VARIABLE)
+    if model.nugget_correlation:
+        _, place = np.unique(points.positions, axis=0, return_inverse=True)
+        points = replace(points, beside={**points.beside, PLACE: place.ravel().astype(np.float64)})
+    # positions are counted from the middle of all places, and so are trends
+    parts = [replace(part, points=replace(part.points, space=points.space)) for part in parts]
+    means = [_mean_of(alone, part) for alone, part in zip(settings, parts, strict=True)]
+    longest = max(parts, key=lambda part: part.points.fields)
+    if points.fields > longest.points.fields:
+        raise ArgumentError(
+            "the variables were observed at different times, and none of them at all of these; expected one "
+            'time, where={"times": [...]}, or all times of one of them.',
+            key="times-of-variables",
+        )
+    joined = replace(
+        parts[0],
+        points=points,
+        name=" and ".join(part.name for part in parts),
+        dimension=longest.dimension,
+        coordinates=longest.coordinates,
+        attributes={},
+        missing=sum(part.missing for part in parts),
+        static={key: np.empty(0) for part in parts for key in part.static},
+        static_units={key: units for part in parts for key, units in part.static_units.items()},
+        variables=tuple(
+            replace(part, dimension=longest.dimension, coordinates=longest.coordinates) for part in parts
+        ),
+    )
+    return joined, MeansByLabel(tuple(means), tuple(part.name for part in parts), VARIABLE)
 
 
 def _mean_of(model: "Kriging", observed: ObservedObject) -> MeanLike:
@@ -176,18 +268,20 @@ def _observe(
     if y is None:
         observed = read_source(
             observations,  # type: ignore[arg-type]
-            value=model.value,
+            value=cast("str | None", model.value),
             noise_std=column,
             noise=noise,
             columns=columns,
-            units=model.units,
+            units=cast("str | None", model.units),
             missing=model.missing,
             where=model.where,
             static=named_columns(terms_of_mean(model)),
+            labels=bias_axes(model),
             in_time=in_time,
             crs=model.crs,
             transform=model.transform,
         )
+        _check_groups(observed)
         names = ("value", "units", "missing", "where")
         given = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
         given |= {"columns": columns} if columns else {}
@@ -214,6 +308,42 @@ def _observe(
             key="noise-std",
         )
     return observed if rows is None else replace(observed, static=rows.static, static_units=rows.static_units)
+
+
+def bias_axes(model: "Kriging") -> list[str]:
+    """Give the columns by which observations share errors."""
+    given = model.bias_by
+    if given is None:
+        return []
+    names = [given] if isinstance(given, str) else list(given)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ArgumentError(
+            f"bias_by is {given!r}; expected the name of a column, or several.", key="bias-by"
+        )
+    return names
+
+
+def _check_groups(observed: ObservedObject) -> None:
+    """Refuse groups that tell nothing: one for all observations, or one for each."""
+    points = observed.points
+    for axis in observed.labels:
+        if axis in (VARIABLE, PLACE, "row", "space", "time", "depth"):
+            raise ArgumentError(
+                f"bias_by is {axis!r}, a name with another meaning here; rename the column.", key="bias-by"
+            )
+        groups, counts = np.unique(points.beside[axis][points.there], return_counts=True)
+        if groups.size < 2:
+            raise ArgumentError(
+                f"all observations have the same {axis!r}: an error that all share cannot be told from the "
+                "mean, which has it already; leave bias_by out.",
+                key="one-group",
+            )
+        if counts.max() < 2:
+            raise ArgumentError(
+                f"each observation has {axis!r} of its own: an error of one observation cannot be told from "
+                "its noise; leave bias_by out.",
+                key="groups-of-one",
+            )
 
 
 def roles_of(model: "Kriging") -> dict[str, str]:

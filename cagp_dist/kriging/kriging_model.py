@@ -26,8 +26,11 @@ from cagp_dist.kriging.map_dataset import (
     as_dataset,
     dataset_of_folds,
     dataset_of_samples,
+    dataset_of_variables,
     fit_advice,
     shaped,
+    wanted_of,
+    with_biases,
     with_recalibration,
     with_system,
 )
@@ -46,10 +49,10 @@ from cagp_dist.pipeline import AnisotropyLike, Hyperparameters, Resources, Solve
 from cagp_dist.pipeline.background import Background, weighted
 from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
 from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, NUGGET, RECALIBRATION, UNINFORMED
-from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.field_solves import Execution, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
-from cagp_dist.pipeline.map_mean import MeanLike, is_read
+from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_read
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_points import Targets as AllTargets
 from cagp_dist.pipeline.map_samples import draw_fields
@@ -76,10 +79,12 @@ def krige(
     causal: bool = False,
     kind: Kind = "grid",
     kernel: KernelLike = KERNEL,
-    mean: MeanTerms | None = None,
-    value: str | None = None,
-    noise_std: str | float | None = None,
+    mean: MeanTerms | Mapping[str, MeanTerms] | None = None,
+    value: str | Sequence[str] | None = None,
+    noise_std: str | float | Mapping[str, str | float] | None = None,
     nugget_std: float | str | None = NUGGET,
+    nugget_correlation: bool = False,
+    bias_by: str | Sequence[str] | None = None,
     background: BackgroundLike | None = None,
     background_std: ErrorLike | None = None,
     prior: Prior | None = None,
@@ -92,7 +97,7 @@ def krige(
     variance: float | Sequence[float] | None = None,
     columns: Mapping[str, str] | None = None,
     crs: CRSLike = None,
-    units: str | None = None,
+    units: str | Mapping[str, str] | None = None,
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
     transform: Transform = "none",
@@ -168,8 +173,13 @@ def krige(
         are NaN there, with a warning.
         A number, or a function as `Prior` takes it, is known (simple kriging). "climatology:PATH" is read
         and known but for a shift.
-    value : str, optional
-        Variable or column that was observed, if there are several.
+    value : str or sequence of str, optional
+        Variable or column that was observed, if there are several. Of two or more names all are mapped at
+        once, each informed by the others: a sum of one or two terms of a kernel and a table of covariances
+        (the linear model of coregionalisation), fitted together. The result has ``NAME_mean`` and
+        ``NAME_std`` for each, and as attributes the correlations of the fields with standard errors. They may
+        have been observed at different places. ``noise_std``, ``units`` and ``mean`` may then be mappings by
+        these names. `Kriging.cross_validate` leaves places out whole, or one variable of them.
     noise_std : str or number, optional
         Standard deviation of the error of an observation: a number, or a column (a variable of a Dataset)
         with one for each. The default is the column ``noise_std`` of the table; without one it is fitted.
@@ -178,6 +188,12 @@ def krige(
         as what a station sees and its surroundings do not. None fits it. "auto" fits it beside the noise of
         each observation, unless ``at`` is given, or lengthscale and variance are; beside a number for all it
         is zero.
+    nugget_correlation : bool
+        Of several variables, whether the nuggets of those observed at one place go together as well.
+    bias_by : str or sequence of str, optional
+        Column whose rows with the same name share an error, such as that of a ship or a station: its
+        standard deviation is fitted, the attribute ``bias_std``, and ``result.cagp.biases()`` has the errors
+        with error bars. Rows without a name have an error of their own. Of fields at several times each has its own.
     background : xarray.DataArray or Dataset, str, or sequence of DataArray, optional
         A first guess of the field, such as a forecast, which the observations correct: the prior mean, with
         coefficient 1. Bilinear between the points of its grid; of several times linear in between. Units are
@@ -362,10 +378,12 @@ class Kriging:
     """
 
     kernel: KernelLike = KERNEL
-    mean: MeanTerms | None = None
-    value: str | None = None
-    noise_std: str | float | None = None
+    mean: MeanTerms | Mapping[str, MeanTerms] | None = None
+    value: str | Sequence[str] | None = None
+    noise_std: str | float | Mapping[str, str | float] | None = None
     nugget_std: float | str | None = NUGGET
+    nugget_correlation: bool = False
+    bias_by: str | Sequence[str] | None = None
     background: BackgroundLike | None = None
     background_std: ErrorLike | None = None
     prior: Prior | None = None
@@ -378,7 +396,7 @@ class Kriging:
     variance: float | Sequence[float] | None = None
     columns: Mapping[str, str] | None = None
     crs: CRSLike = None
-    units: str | None = None
+    units: str | Mapping[str, str] | None = None
     missing: Marks = None
     where: Mapping[str, object] | None = None
     transform: Transform = "none"
@@ -450,8 +468,12 @@ class Kriging:
 
     def _at_times(self, targets: Targets, observed: ObservedObject, mean: MeanLike, at: At) -> Targets:
         """Give targets where the mean is known, at times where the observations have theirs."""
-        if isinstance(mean, Drift):
-            targets = known_targets(targets, mean, observed)
+        for part in mean.means if isinstance(mean, MeansByLabel) else (mean,):
+            if isinstance(part, Drift):
+                known = targets.known
+                targets = known_targets(targets, part, observed)
+                if known is not None and targets.known is not None:
+                    targets = replace(targets, known=known & targets.known)
         if not observed.points.in_time:
             if isinstance(mean, Background):
                 targets = background_targets(targets, mean, observed)
@@ -524,7 +546,7 @@ class Kriging:
         targets = self._at_times(of_kind(kind, found, observed), observed, learned.mean, at)
         with self._call() as call:
             self._check_plan(observed, targets, call)
-            if not arrays:
+            if not arrays or observed.variables:
                 return self._map(targets, kind, call)
             corrected = return_std and self.recalibration != "none"
             result = self._solved(targets, call, corrected=corrected)
@@ -544,7 +566,7 @@ class Kriging:
                 key="recalibration-of-cells",
             )
         points, solver = observed.points, solver_of(self.solver, observed.points)
-        together = targets.points
+        together = wanted_of(targets, observed)
         if points.in_time:
             together = together.part(np.arange(min(len(together.X), MOST_TOGETHER)))
         plan_of_map(points, together, solver, call.resources, kernel_parts=len(families(given_kernel(self))))
@@ -552,7 +574,8 @@ class Kriging:
     def _solved(self, targets: Targets, call: _Call, *, corrected: bool) -> Result:
         """Solve, correct distributions if that is wanted, and warn where the observations say nothing."""
         observed, learned = self._fitted(targets)
-        task = self._task(observed, ModelSettings(learned.kernel, learned.mean), targets.points)
+        points = wanted_of(targets, observed)
+        task = self._task(observed, ModelSettings(learned.kernel, learned.mean), points)
         if corrected:
             found = usual_recalibration(
                 self.recalibration,
@@ -563,7 +586,7 @@ class Kriging:
             )
             task = replace(task, recalibration=found)
         result = solve_task(task, call.step, model=learned)
-        wanted = weighted(targets.points.wanted, learned.scale(observed.points))
+        wanted = weighted(points.wanted, learned.scale(observed.points))
         solution, prior = result.solution, prior_variance(learned.kernel, wanted)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
@@ -578,9 +601,19 @@ class Kriging:
         """Solve, and give the result as a data set."""
         observed, learned = self._fitted(targets)
         solved = self._solved(targets, call, corrected=self.recalibration != "none")
+        if observed.variables:
+            return self._map_of_variables(solved.solution, targets, kind)
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
         written = f"cagp.krige({', '.join(filter(None, settings))})"
-        result = as_dataset(solved.solution, observed, learned, targets, call=written)
+        result = as_dataset(
+            solved.solution.of_targets(slice(0, targets.points.size)),
+            observed,
+            learned,
+            targets,
+            call=written,
+        )
+        if observed.labels:
+            result = with_biases(result, solved.solution, observed, learned, targets.points.size)
         if solved.innovations is not None:
             result.attrs |= solved.innovations.attributes()
         if targets.in_time:
@@ -594,6 +627,14 @@ class Kriging:
             return with_system(result, targets)
         corrected = with_recalibration(result, solved, observed, targets, method=self.recalibration)
         return with_system(corrected, targets)
+
+    def _map_of_variables(self, solution: Solution, targets: Targets, kind: Kind) -> xr.Dataset:
+        """Give the maps of all variables as a data set."""
+        observed, learned = self._fitted(targets)
+        settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
+        written = f"cagp.krige({', '.join(filter(None, settings))})"
+        found = dataset_of_variables(solution, observed, learned, targets, call=written)
+        return with_system(found, targets)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
@@ -631,7 +672,7 @@ class Kriging:
             draws = draw_fields(
                 observed.points,
                 self._fitted(targets)[1],
-                targets.points,
+                wanted_of(targets, observed),
                 self.solver,
                 call.resources,
                 size=size,
@@ -761,6 +802,9 @@ class Kriging:
         learned = self._learned
         if targets is not None and isinstance(learned.mean, Drift):
             learned = replace(learned, mean=at_targets(learned.mean, targets))
+        if targets is not None and isinstance(learned.mean, MeansByLabel):
+            means = (at_targets(m, targets) if isinstance(m, Drift) else m for m in learned.mean.means)
+            learned = replace(learned, mean=replace(learned.mean, means=tuple(means)))
         return self._observed, learned
 
 

@@ -1,6 +1,6 @@
 """What is learned of kernel and noise, by the settings of a `Kriging`: numbers that are given, or fitted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import NUGGET
 from cagp_dist.pipeline.fitted_model import families
+from cagp_dist.pipeline.labelled_fit import Labels
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.task import ModelSettings
 from cagp_dist.space import Space
@@ -32,7 +33,7 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
     given, in_time = given_kernel(model), observed.points.in_time
     for kernel in (given, None if model.prior is None else model.prior.kernel):
         if isinstance(kernel, Kernel):
-            check_columns(kernel, observed.space)
+            check_columns(kernel, observed.space, {*observed.points.beside})
     if not in_time and isinstance(given, Kernel) and given.of_space_and_time:
         raise ArgumentError(
             f"the kernel is {given!r}, one of space and time, and each field would be a map of its own; "
@@ -45,7 +46,10 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
             check_chords("prior", model.prior.kernel, observed.space)
         return ModelSettings(model.prior.kernel, model.prior.mean, model.prior)
     fixed: Mapping[str, list[float]] = {}
-    if not in_time:
+    labels = labels_of(model, observed)
+    if labels.any:
+        _check_with_labels(model, observed)
+    elif not in_time:
         fixed = fixed_numbers(
             lengthscale=model.lengthscale,
             lengthscale_km=model.lengthscale_km,
@@ -66,11 +70,42 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
         model.kernel,
         mean,
         fixed=fixed,
-        noise_std=None if isinstance(model.noise_std, str) else model.noise_std,
+        noise_std=model.noise_std if isinstance(model.noise_std, int | float) else None,
         nugget_std=nugget_of(model, observed.points),
         anisotropy=model.anisotropy,
         hyperparameters=model.hyperparameters,
+        labels=labels,
     )
+
+
+def labels_of(model: "Kriging", observed: ObservedObject) -> Labels:
+    """Say what the labels of observations are."""
+    names = tuple(each.name for each in observed.variables)
+    bias_by = tuple(axis for axis in observed.labels if not names)
+    return Labels(bias_by, names, nugget_correlation=model.nugget_correlation and bool(names))
+
+
+def _check_with_labels(model: "Kriging", observed: ObservedObject) -> None:
+    """Refuse what fits with labels do not have."""
+    what = "several variables" if observed.variables else f"bias_by={model.bias_by!r}"
+    given = {
+        "at": model.at is not None,
+        "background": model.background is not None,
+        f"anisotropy={model.anisotropy!r}": model.anisotropy != "none",
+        f"hyperparameters={model.hyperparameters!r}": model.hyperparameters in ("integrate", "integrated"),
+        "a kernel with numbers": isinstance(model.kernel, Kernel),
+        "numbers of the kernel": any(
+            getattr(model, name) is not None for name in ("lengthscale", "lengthscale_km", "variance")
+        ),
+        f"nugget_std={model.nugget_std!r}": bool(observed.variables)
+        and model.nugget_std not in (NUGGET, None),
+    }
+    if refused := [name for name, there in given.items() if there]:
+        raise ArgumentError(
+            f"{what} and {' and '.join(refused)} were given, which do not go together; leave one "
+            "out. With all numbers known give prior=cagp.Prior(...), whose kernel has the labels as axes.",
+            key="labels-with-others",
+        )
 
 
 def _of_background(
@@ -140,18 +175,22 @@ def fixed_numbers(
     return {name: numbers for name, numbers in found.items() if numbers}
 
 
-def check_columns(kernel: Kernel, space: Space) -> None:
+def check_columns(kernel: Kernel, space: Space, beside: Collection[str] = ()) -> None:
     """Refuse a kernel of columns that observations do not have, or of directions in another space."""
     layout = kernel.layout
-    if layout is None or kernel.of_space_and_time:
+    if kernel.of_space_and_time or (layout is None and not beside):
         return
-    if layout.axes:
+    if layout is None or set(layout.axes) != set(beside):
         raise ArgumentError(
-            f"the kernel is {kernel!r}, of points with columns of {', '.join(layout.axes)} beside space, "
-            "which krige does not read; expected a kernel of space, or of space and time. cagp.condition "
-            "takes such points.",
+            f"the kernel is {kernel!r}, of points with "
+            f"{', '.join(layout.axes) if layout is not None and layout.axes else 'nothing'} beside space, "
+            f"and the observations have {', '.join(sorted(beside)) or 'nothing'}; expected a kernel of "
+            "space, or of space and time, or the columns that make them: bias_by, several variables. cagp.condition "
+            "takes points with any columns.",
             key="kernel-of-axes",
         )
+    if layout.axes:
+        return
     if (layout.space == SPACE_COLUMNS) != space.has_latitudes:
         needed = "centre=(latitude, longitude)" if space.has_latitudes else "no centre"
         raise ArgumentError(

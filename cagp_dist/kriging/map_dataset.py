@@ -11,6 +11,9 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.fields.observed_objects import ObservedObject
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.targets import joined_targets
+from cagp_dist.kernels import in_order_of_columns
 from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.drift import Drift
 from cagp_dist.kriging.map_targets import Targets, of_places
@@ -20,6 +23,8 @@ from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.labelled_fit import VARIABLE
+from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_samples import Draws
 from cagp_dist.pipeline.task import Result
 from cagp_dist.space.sphere import one_or_all
@@ -68,6 +73,104 @@ def as_dataset(
         attrs=said,
     )
     return found.set_coords(QUANTILE_LEVEL) if QUANTILE_LEVEL in found else found
+
+
+def wanted_of(targets: Targets, observed: ObservedObject) -> MapPoints:
+    """Where a map is wanted, along the axes beside space that observations have: without shared errors.
+
+    Of several variables the targets of each, one after the other; after those of a map the shared errors.
+    """
+    points, axes = targets.points, observed.points.beside
+    if not axes:
+        return points
+    free = dict.fromkeys(axes, -1.0)
+    if observed.variables:
+        every = [points.beside({**free, VARIABLE: float(v)}) for v in range(len(observed.variables))]
+        return MapPoints.of(joined_targets([each.wanted for each in every]))
+    found = points.beside(free)
+    if observed.points.fields > 1:
+        return found
+    shared = [_shared_errors(observed, axis) for axis in observed.labels]
+    return MapPoints.of(joined_targets([found.wanted, *shared]))
+
+
+def _shared_errors(observed: ObservedObject, axis: str) -> LinearFunctionals:
+    """Give the error of each group as what its label adds to the field at a place of the group."""
+    points, groups = observed.points, len(observed.labels[axis])
+    labels, axes = points.beside[axis].astype(np.intp), in_order_of_columns(points.beside)
+    first = np.zeros(groups, dtype=np.intp)
+    first[labels[::-1]] = np.arange(labels.size)[::-1]
+    there = points.X[first]
+    there[:, -len(axes) :] = -1.0
+    with_label = there.copy()
+    with_label[:, axes.index(axis) - len(axes)] = np.arange(groups)
+    nodes = np.stack([with_label, there], axis=1).reshape(2 * groups, -1)
+    counts = np.full(groups, 2, dtype=np.intp)
+    return LinearFunctionals.of_terms(nodes, np.tile([1.0, -1.0], groups), counts)
+
+
+def with_biases(
+    result: xr.Dataset, solution: Solution, observed: ObservedObject, learned: FittedModel, size: int
+) -> xr.Dataset:
+    """Add the errors that groups share, with their error bars."""
+    stds = learned.bias_std
+    result.attrs["bias_std"] = one_or_all(list(stds.values()))
+    result.attrs["bias_by"] = ", ".join(stds)
+    result.attrs["bias_std_standard_error"] = one_or_all(_errors_of_biases(learned))
+    end, units = size, observed.units
+    if observed.points.fields > 1:
+        return result
+    for axis, names in observed.labels.items():
+        at = slice(end, end + len(names))
+        end = at.stop
+        mean, std = solution.mean[0, at], solution.std[0, at]
+        called = [name or f"(row {number + 1})" for number, name in enumerate(names)]
+        about = f"error that the observations of one {axis} share"
+        result[f"bias_{axis}"] = axis, mean, {"long_name": about, **units}
+        result[f"bias_{axis}_std"] = axis, std, {"long_name": f"standard deviation of the {about}", **units}
+        result = result.assign_coords({axis: (axis, np.array(called, dtype=str))})
+    return result
+
+
+def _errors_of_biases(learned: FittedModel) -> list[float]:
+    """Give standard errors of the standard deviations of shared errors, which stand at the end."""
+    stds = [*learned.bias_std.values()]
+    if learned.result is None:
+        return [np.nan] * len(stds)
+    own = np.sqrt(learned.result.log_covariance.diagonal()[-1 - len(stds) : -1])
+    return [float(0.5 * std * error) for std, error in zip(stds, own, strict=True)]
+
+
+def dataset_of_variables(
+    solution: Solution, observed: ObservedObject, learned: FittedModel, targets: Targets, *, call: str
+) -> xr.Dataset:
+    """Give ``NAME_mean`` and ``NAME_std`` of each variable, and how they go together as attributes."""
+    q, labels = targets.points.size, observed.points.beside[VARIABLE]
+    names = [variable.name for variable in observed.variables]
+    maps: list[xr.Dataset] = []
+    said: dict[str, object] = {}
+    for label, variable in enumerate(observed.variables):
+        noise = np.broadcast_to(learned.known_noise, labels.shape)[labels == label]
+        own = replace(learned, known_noise=noise[0] if (noise == noise[0]).all() else noise)
+        part = replace(solution.of_targets(slice(label * q, (label + 1) * q)), drift=None)
+        found = as_dataset(part, variable, own, targets, call=call)
+        if learned.correlations is not None:
+            found.attrs["prior_std"] = float(np.sqrt(learned.correlations.variances[label]))
+        said |= {f"{key}_{names[label]}": found.attrs[key] for key in ("prior_std", "noise_std")}
+        maps.append(
+            found.rename(
+                {key: f"{names[label]}_{key}" for key in ("mean", "std", "std_computational") if key in found}
+            )
+        )
+    result = xr.merge(maps, combine_attrs="drop_conflicts", compat="override", join="outer")
+    result.attrs |= said
+    result.attrs["variables"] = ", ".join(names)
+    result.attrs["observations_used"] = observed.points.count
+    result.attrs["title"] = f"{', '.join(names)}: posterior means and standard deviations"
+    result.attrs["source"] = f"cokriging of {observed.points.count:,} observations of {len(names)} variables"
+    if learned.correlations is not None:
+        result.attrs |= learned.correlations.attributes(names)
+    return result
 
 
 def _drift(prediction: Solution, observed: ObservedObject) -> dict[str, tuple[object, ...]]:

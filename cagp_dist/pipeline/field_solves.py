@@ -151,6 +151,14 @@ class Solution:
         )
         return replace(self, steps=steps, computational_std=None if own is None else own.reshape(count, -1))
 
+    def of_targets(self, chosen: slice) -> "Solution":
+        """Give what it says of some of the targets."""
+        own = self.computational_std
+        steps = tuple(
+            replace(step, mean=step.mean[:, chosen], std=step.std[:, chosen]) for step in self.steps
+        )
+        return replace(self, steps=steps, computational_std=None if own is None else own[:, chosen])
+
 
 def bounds_are_cheap(solver: Solver, *, observed: int, targets: int) -> bool:
     """Whether a solve says how much of its variances is unfinished computation, and plans for that."""

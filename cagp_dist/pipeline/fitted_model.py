@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.factors import Anisotropic
+from cagp_dist.factors import Anisotropic, SameLabel
 from cagp_dist.kernels import (
     FITTED,
+    SPACE,
     Elementary,
     Family,
     Kernel,
@@ -63,6 +65,25 @@ class NumberError(NamedTuple):
     why: str
 
 
+class Correlations(NamedTuple):
+    """How fields of several variables go together at one place, and how well that is known."""
+
+    values: Array  # (m, m)
+    standard_errors: Array  # (m, m), NaN where there is none
+    variances: Array  # (m,), of the fields
+
+    def attributes(self, names: Sequence[str]) -> dict[str, float]:
+        """Say them by pairs of names."""
+        said: dict[str, float] = {}
+        for first, second in combinations(range(len(names)), 2):
+            pair = f"correlation_{names[first]}_{names[second]}"
+            said[pair] = float(self.values[first, second])
+            said[f"{pair}_standard_error"] = float(self.standard_errors[first, second])
+        if len(names) == 2:
+            said["correlation"] = float(self.values[0, 1])
+        return said
+
+
 @dataclass(frozen=True, eq=False)
 class FittedModel:
     """Kernel, noise and mean of a map."""
@@ -77,6 +98,7 @@ class FittedModel:
     sites: Sites | None = None  # points and times of the fit; None of a kernel of space and time
     integrated: Integrated | None = None  # the posterior of the numbers, where they are integrated over
     numbers: str = GIVEN  # whether they are, and why, for people
+    correlations: Correlations | None = None  # of several variables
 
     @property
     def noise_variance(self) -> Array:
@@ -115,8 +137,19 @@ class FittedModel:
     @property
     def lengthscales(self) -> tuple[float, ...]:
         """Chords: of the kernel, or of each part of a sum."""
-        in_space = (part.space if isinstance(part, SpaceTime) else part for part in self.kernel.parts)
-        return tuple(part.common_lengthscale for part in in_space)
+        if self.kernel.layout is None:
+            return tuple(part.common_lengthscale for part in self.kernel.parts)
+        of_space = (
+            [number for number, axis in zip(part.numbers, part.number_axes, strict=True) if axis == SPACE]
+            for part in self.kernel.parts
+        )
+        return tuple(float(numbers[0]) for numbers in of_space if numbers)
+
+    @property
+    def bias_std(self) -> dict[str, float]:
+        """Standard deviations of errors that observations with the same label share, by their axes."""
+        shared = (part for part in self.kernel.parts if isinstance(part, SameLabel))
+        return {part.axis: float(np.sqrt(part.variance)) for part in shared}
 
     @property
     def hours(self) -> tuple[float, ...]:
@@ -181,7 +214,7 @@ class FittedModel:
 
     def standard_errors(self) -> Iterator[NumberError]:
         """Give the standard errors of the fitted numbers, of a sum of kernels for each part."""
-        if (result := self.result) is None:
+        if (result := self.result) is None or self.correlations is not None:
             return
         numbering = Numbering.of_kernel(result.prior.kernel)
         ends = numbering.lengthscales, numbering.lengthscales + numbering.parts

@@ -30,10 +30,11 @@ from cagp_dist.kernels import (
 from cagp_dist.likelihood.bounds import Given
 from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of
-from cagp_dist.likelihood.numbering import NAMES, Numbering
+from cagp_dist.likelihood.numbering import NAMES, Model, Numbering
 from cagp_dist.likelihood.starts import Start
 from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.fitted_model import (
+    Correlations,
     FittedModel,
     KernelLike,
     families,
@@ -161,12 +162,12 @@ class _Search:
             VARIABLE,
         )
         single = [
-            self._alone(scaled.at(own), np.arange(own.size), kernels[0], mean)
+            self._alone(_own_noise(scaled.at(own)), np.arange(own.size), kernels[0], mean)
             for own, mean in zip(rows, own_mean.means, strict=True)
         ]
-        known = known_noise(scaled, scaled.there, None)
-        base = np.broadcast_to(known if known.any() else LEAST_NOISE, labels.shape)
-        prepared = replace(scaled, noise_variance=np.array(base))
+        given = scaled.noise_variance
+        known = np.zeros(labels.size) if given is None else given
+        prepared = replace(scaled, noise_variance=np.where(known > 0.0, known, LEAST_NOISE))
         if not self.labels.nugget_correlation:
             prepared = replace(prepared, beside={**scaled.beside, ROW: np.arange(labels.size, dtype=float)})
         search = replace(self, observed=prepared, mean=own_mean, noise_std=None, nugget_std=0.0)
@@ -175,8 +176,8 @@ class _Search:
         for parts in kernels:
             if len(parts) != 1:
                 raise ArgumentError(
-                    f"the kernel is a sum of {len(parts)} parts, and there are several variables, whose terms "
-                    "are found by the likelihood; expected a kernel of one part.",
+                    f"the kernel is a sum of {len(parts)} parts, and there are several variables, whose "
+                    "terms are found by the likelihood; expected a kernel of one part.",
                     key="sum-of-variables",
                 )
             found = search._of_terms(parts, start)
@@ -195,14 +196,14 @@ class _Search:
             cast("Product", family(length, 1.0) * Coregion(table, VARIABLE))
             for family, length, table in zip(parts, start.lengths, start.tables, strict=True)
         ]
-        kernel: list[Kernel] = [_normalised(term) for term in terms]
+        kernel: list[Elementary] = [_normalised(term) for term in terms]
         axis = PLACE if self.labels.nugget_correlation else ROW
         table = Coregion(start.nuggets, VARIABLE, independent=not self.labels.nugget_correlation)
         kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * table)))
         least = float(cast("Array", self.observed.noise_variance).min())
         held: Given = {"noise_variance": (least, least)}
         return self._fitted(
-            tuple(cast("Family", part.parts[0].family) for part in kernel),
+            tuple(part.family for part in kernel),
             self.observed,
             _start(kernel, least),
             held,
@@ -296,16 +297,20 @@ class _Search:
         """Give the model in the units of the variables; nuggets that are independent become noise."""
         m, own = len(scales), labels.astype(np.intp)
         tables = [_table(part, m, found.kernel) * np.outer(scales, scales) for part in found.kernel.parts]
-        parts: list[Kernel] = []
+        parts: list[Elementary] = []
         noise = np.array(found.known_noise) * scales[own] ** 2
         for part, table in zip(found.kernel.parts, tables, strict=True):
             space = part.factors[0]
             if isinstance(space, SameLabel) and not self.labels.nugget_correlation:
                 noise = noise + table.diagonal()[own]
                 continue
-            parts.append(space * Coregion(table, VARIABLE))  # type: ignore[operator]
+            parts.append(Product((space, Coregion(table, VARIABLE)), 1.0))
         kernel = parts[0] if len(parts) == 1 else Sum(tuple(parts))
-        return replace(found, kernel=kernel, mean=self.mean, known_noise=noise, nugget=0.0)
+        said = _correlations(found, m)
+        correlations = said._replace(variances=said.variances * scales**2)
+        return replace(
+            found, kernel=kernel, mean=self.mean, known_noise=noise, nugget=0.0, correlations=correlations
+        )
 
 
 PLUGGED_IN = "Plugged in: numbers of observations with labels are not integrated over."
@@ -343,6 +348,45 @@ class _Start:
         return cls([0.6 * length, 2.0 * length], tables, _table(nugget, m, one.kernel))
 
 
+def _own_noise(observed: Observations) -> Observations:
+    """Forget the noise of a variable of which nothing is known."""
+    noise = observed.noise_variance
+    return observed if noise is None or noise.any() else replace(observed, noise_variance=None)
+
+
+def _correlations(found: FittedModel, m: int) -> Correlations:
+    """Correlate the fields, without nuggets, with errors by the delta method."""
+    result, kernel = found.result, found.kernel
+    assert result is not None
+    numbering = Numbering.of_kernel(kernel)
+    model = Model(tuple(part.family for part in kernel.parts))
+    numbers = np.array(
+        [*(n for part in kernel.parts for n in part.numbers), *(p.variance for p in kernel.parts)]
+    )
+
+    def table(logarithms: Array) -> Array:
+        lengths, variances, _ = numbering.grouped([*np.exp(logarithms), 1.0])
+        parts = model.kernel(lengths, variances).parts
+        return np.asarray(
+            sum(_table(part, m, kernel) for part in parts if not isinstance(part.factors[0], SameLabel))
+        )
+
+    def correlations(logarithms: Array) -> Array:
+        B = table(logarithms)
+        root = np.sqrt(B.diagonal())
+        return np.asarray(B / np.outer(root, root))
+
+    x, step = np.log(numbers), 1e-5
+    slopes = np.array(
+        [(correlations(x + step * e) - correlations(x - step * e)) / (2.0 * step) for e in np.eye(x.size)]
+    )
+    covariance = result.log_covariance[: x.size, : x.size]
+    known = ~np.isnan(covariance.diagonal())
+    own = covariance[np.ix_(known, known)]
+    errors = np.sqrt(np.einsum("aij,ab,bij->ij", slopes[known], own, slopes[known]))
+    return Correlations(correlations(x), errors, table(x).diagonal())
+
+
 def _normalised(term: Product) -> Product:
     """Give a term whose table has a one for label 0, as fits have it."""
     *others, table = term.factors
@@ -367,13 +411,11 @@ def _table(part: Elementary, m: int, kernel: Kernel) -> Array:
     return np.asarray(cast("Kernel", part)(X, X))
 
 
-def _start(parts: Sequence[Kernel], noise: float) -> Start:
+def _start(parts: Sequence[Elementary], noise: float) -> Start:
     """Give the numbers of kernels as a search takes them."""
     numbering = Numbering.of_kernel(parts[0] if len(parts) == 1 else Sum(tuple(parts)))
     own = [
-        cast("Elementary", part.parts[0]).common_lengthscale
-        if names == NAMES[:1]
-        else cast("Elementary", part.parts[0]).numbers
+        part.parts[0].common_lengthscale if names == NAMES[:1] else part.parts[0].numbers
         for part, names in zip(parts, numbering.own, strict=True)
     ]
     if len(parts) == 1:

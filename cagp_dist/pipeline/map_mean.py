@@ -141,6 +141,7 @@ def _mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: In
     family = mean_family(mean, variable=observed.variable.name) if isinstance(mean, str) else mean
     if isinstance(family, EstimatedMean):
         return family
+    assert not isinstance(family, MeansByLabel)  # which `mean_of` takes apart
     latitude, longitude = observed.north[places], observed.east[places]
     family.check_covers(latitude, longitude)
     factor, offset = _into_units_of(family, observed)

@@ -182,7 +182,7 @@ class Observations:
         labels = np.concatenate([np.full(part.north.size, float(at)) for at, part in enumerate(parts)])
         given = sorted({name for part in parts for name in part.beside})
         beside = {name: np.concatenate([part.beside[name] for part in parts]) for name in given}
-        found = cls.from_points(
+        return cls.from_points(
             north,
             east,
             np.hstack(values),
@@ -190,12 +190,16 @@ class Observations:
             variable=parts[0].variable,
             times=times,
             noise_variance=None
-            if any(each is None for each in noise)
-            else np.concatenate([each for each in noise if each is not None]),
+            if all(each is None for each in noise)
+            else np.concatenate(
+                [
+                    np.zeros(part.north.size) if each is None else each
+                    for part, each in zip(parts, noise, strict=True)
+                ]
+            ),
             dropped_missing=sum(part.dropped_missing for part in parts),
             beside={**beside, axis: labels},
         )
-        return found
 
     @cached_property
     def positions(self) -> Array:

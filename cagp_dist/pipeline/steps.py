@@ -124,9 +124,10 @@ def fit(
                 anisotropy=asked.anisotropy,
             )
             model = replace(model, mean=asked.mean)
-        if decide is not observed or decide.there.size < decide.north.size:
+        fitted_again = decide is not observed or decide.there.size < decide.north.size
+        if fitted_again and not asked.labels.variables:
             model = model.of_observations(observed, asked.noise_std)
-        return _integrated(task, model, told)
+        return model if asked.labels.any else _integrated(task, model, told)
 
 
 def _integrated(task: Task, model: FittedModel, narrator: Narrator) -> FittedModel:

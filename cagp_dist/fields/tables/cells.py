@@ -134,6 +134,23 @@ def static_columns(frame: Columns, names: Collection[str]) -> dict[str, str]:
     return {name: column for name, column in found.items() if column is not None}
 
 
+def read_labels(
+    frame: Columns, names: Collection[str], kept: Indices
+) -> tuple[dict[str, Array], dict[str, tuple[str, ...]]]:
+    """Read columns of names as integers from 0, and the names; each empty cell is a label of its own."""
+    codes, called = {}, {}
+    for name in names:
+        column = str(frame.find("bias_by", name, ()))
+        written = _written(frame, column, kept)
+        texts = [""] * kept.size if written is None else list(map(str, written))
+        order: dict[str, int] = {}
+        codes[name] = np.array(
+            [float(order.setdefault(text or f"\0{row}", len(order))) for row, text in enumerate(texts)]
+        )
+        called[name] = tuple("" if text.startswith("\0") else text for text in order)
+    return codes, called
+
+
 def read_static(
     frame: Columns, names: Collection[str], kept: Indices, marks: MissingMarks
 ) -> tuple[dict[str, Array], dict[str, str]]:

@@ -38,6 +38,7 @@ class Places:
     static: Mapping[str, Array] = field(default_factory=dict)  # columns with a number for each, if asked for
     static_units: Mapping[str, str] = field(default_factory=dict)  # of these, empty where none is stated
     plane: PlaneColumns | None = None
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names of static codes of these
 
     @property
     def keys(self) -> Array:
@@ -73,6 +74,7 @@ class Places:
             {name: column[rows] for name, column in self.static.items()},
             self.static_units,
             None if self.plane is None else self.plane.at(rows),
+            self.labels,
         )
 
 

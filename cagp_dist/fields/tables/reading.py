@@ -23,6 +23,7 @@ from cagp_dist.fields.quantities import refuse_direction
 from cagp_dist.fields.selection import Selection, parse_times, time_positions
 from cagp_dist.fields.tables.cells import (
     MissingMarks,
+    read_labels,
     read_noise,
     read_row_places,
     read_static,
@@ -156,7 +157,7 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
     if noise_std is None or isinstance(noise_std, str):
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
     used = {column for column in (*axes, *degrees_among(frame), name, noise, *said) if column is not None}
-    used |= set(static_columns(frame, static).values())
+    used |= set(static_columns(frame, [*static, *selection.labels]).values())
     when = about_time(frame) | ({str(frame.find("time", time, ()))} if time not in (None, IGNORED) else set())
     column = value_column(frame, kinds, used | when) if value is None else str(frame.find("value", value, ()))
     held = f"column {column!r} of {frame.title}"
@@ -196,7 +197,8 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
     standard_name = str(frame.attributes.get(column, {}).get("standard_name", ""))
     refuse_direction(bare(column), stated, standard_name, values)
     known, their_units = read_static(frame, static, kept, marks)
-    places = replace(places, static=known, static_units=their_units)
+    codes, labels = read_labels(frame, selection.labels, kept)
+    places = replace(places, static=known | codes, static_units=their_units, labels=labels)
     return Table(
         **vars(places),
         values=values[kept],
