@@ -158,6 +158,17 @@ class Layout(NamedTuple):
         return cls(space.pop(), (), globe)
 
 
+def lengthscales_in_space(kernel: "Kernel") -> tuple[float, ...]:
+    """Lengthscales of the parts of a kernel that have one in space, the first of each."""
+    if kernel.layout is None:
+        return tuple(part.common_lengthscale for part in kernel.parts)
+    each = (
+        [number for number, axis in zip(part.numbers, part.number_axes, strict=True) if axis == SPACE]
+        for part in kernel.parts
+    )
+    return tuple(float(numbers[0]) for numbers in each if numbers)
+
+
 def in_order_of_columns(axes: Collection[str]) -> tuple[str, ...]:
     """Give the names of axes beside space in the order in which points have them."""
     first = tuple(axis for axis in (TIME, DEPTH) if axis in axes)

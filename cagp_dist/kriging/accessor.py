@@ -107,8 +107,8 @@ class Maps:
             by = known[0]
         if by not in known:
             raise ArgumentError(
-                f"by is {by!r}, and the result has biases by {', '.join(known) or 'nothing'}; expected one of "
-                "these, of a result at one time that was made with bias_by.",
+                f"by is {by!r}, and the result has biases by {', '.join(known) or 'nothing'}; expected one "
+                "of these, of a result at one time that was made with bias_by.",
                 key="no-biases",
             )
         names = {f"bias_{by}": "mean", f"bias_{by}_std": "std"}

@@ -108,8 +108,8 @@ def _read_variables(
     """Read several variables, each as one is read, and put them together."""
     if y is not None or len(names) < 2 or len(set(names)) < len(names):
         raise ArgumentError(
-            f"value is {names!r}; expected one name, or two and more different ones, of columns of a table or "
-            "of variables of a dataset.",
+            f"value is {names!r}; expected one name, or two and more different ones, of columns of a table "
+            "or of variables of a dataset.",
             key="several-values",
         )
     for name in BY_VARIABLE:

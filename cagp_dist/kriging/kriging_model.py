@@ -193,7 +193,8 @@ def krige(
     bias_by : str or sequence of str, optional
         Column whose rows with the same name share an error, such as that of a ship or a station: its
         standard deviation is fitted, the attribute ``bias_std``, and ``result.cagp.biases()`` has the errors
-        with error bars. Rows without a name have an error of their own. Of fields at several times each has its own.
+        with error bars. Rows without a name have an error of their own. Of fields at several times each
+        has its own.
     background : xarray.DataArray or Dataset, str, or sequence of DataArray, optional
         A first guess of the field, such as a forecast, which the observations correct: the prior mean, with
         coefficient 1. Bilinear between the points of its grid; of several times linear in between. Units are

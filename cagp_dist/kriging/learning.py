@@ -9,7 +9,7 @@ from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
-from cagp_dist.kernels import SPACE_COLUMNS, Kernel
+from cagp_dist.kernels import SPACE_COLUMNS, Kernel, lengthscales_in_space
 from cagp_dist.kriging.given_observations import given_kernel, says_mean
 from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.background import Background
@@ -185,8 +185,8 @@ def check_columns(kernel: Kernel, space: Space, beside: Collection[str] = ()) ->
             f"the kernel is {kernel!r}, of points with "
             f"{', '.join(layout.axes) if layout is not None and layout.axes else 'nothing'} beside space, "
             f"and the observations have {', '.join(sorted(beside)) or 'nothing'}; expected a kernel of "
-            "space, or of space and time, or the columns that make them: bias_by, several variables. cagp.condition "
-            "takes points with any columns.",
+            "space, or of space and time, or what makes such columns: bias_by, several variables. "
+            "cagp.condition takes points with any columns.",
             key="kernel-of-axes",
         )
     if layout.axes:
@@ -202,7 +202,7 @@ def check_columns(kernel: Kernel, space: Space, beside: Collection[str] = ()) ->
 
 def check_chords(what: str, kernel: Kernel, space: Space) -> None:
     """Refuse a kernel of the sphere whose lengthscales no fit finds, such as those in kilometres."""
-    longest = max(part.common_lengthscale for part in kernel.parts)
+    longest = max(lengthscales_in_space(kernel), default=0.0)
     if longest > space.longest_fitted:
         meant = (
             f" {longest:g} km are the chord {chord_of_kilometres(longest):.4g}."

@@ -86,7 +86,7 @@ def why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targ
     points = observed.points
     if points.in_time:
         return "no observation is near any target at these times; check these, their zone, and the targets:"
-    distances, _ = cKDTree(points.X[points.there]).query(targets.points.X)
+    distances, _ = cKDTree(points.positions[points.there]).query(targets.positions)
     noise, spread = float(np.sqrt(np.min(learned.noise_variance))), float(np.sqrt(learned.kernel.variance))
     if np.min(distances) < max(learned.lengthscales) and noise > spread:
         return (

@@ -14,7 +14,6 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.factors import Anisotropic, SameLabel
 from cagp_dist.kernels import (
     FITTED,
-    SPACE,
     Elementary,
     Family,
     Kernel,
@@ -22,6 +21,7 @@ from cagp_dist.kernels import (
     MaternOf,
     chosen_by,
     families_of,
+    lengthscales_in_space,
 )
 from cagp_dist.likelihood.bounds import Given
 from cagp_dist.likelihood.ellipses import (
@@ -33,7 +33,7 @@ from cagp_dist.likelihood.ellipses import (
     shape_errors,
 )
 from cagp_dist.likelihood.exact.integrated import Integrated
-from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
+from cagp_dist.likelihood.fit_result import FitProgress, FitResult, FitStatus, each
 from cagp_dist.likelihood.kernel_choice import CANDIDATES
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering, is_family
@@ -137,13 +137,7 @@ class FittedModel:
     @property
     def lengthscales(self) -> tuple[float, ...]:
         """Chords: of the kernel, or of each part of a sum."""
-        if self.kernel.layout is None:
-            return tuple(part.common_lengthscale for part in self.kernel.parts)
-        of_space = (
-            [number for number, axis in zip(part.numbers, part.number_axes, strict=True) if axis == SPACE]
-            for part in self.kernel.parts
-        )
-        return tuple(float(numbers[0]) for numbers in of_space if numbers)
+        return lengthscales_in_space(self.kernel)
 
     @property
     def bias_std(self) -> dict[str, float]:
@@ -179,6 +173,9 @@ class FittedModel:
         """Whether plugged-in numbers are no optimum, but for a noise that is too small to be found."""
         result = self.result if self.integrated is None else None
         if result is None or result.status.ok:
+            return False
+        # tables of covariances have directions that hardly matter, and ends where two variables go as one
+        if self.correlations is not None and result.status in (FitStatus.FLAT, FitStatus.AT_BOUND):
             return False
         # what is fitted of the noise, beside what is known of it
         beside = Prior(self.kernel, self.nugget) if self.nugget > 0.0 else result.prior

@@ -22,6 +22,8 @@ from cagp_dist.kernels import (
     Elementary,
     Family,
     Kernel,
+    Matern12,
+    Matern52,
     Product,
     Sum,
     beside_columns,
@@ -184,10 +186,18 @@ class _Search:
             if best is None or _likelihood(found) > _likelihood(best):
                 best = found
         assert best is not None
-        family = best.kernel.parts[0].factors[0].family
-        two = search._of_terms((family, family), _Start.of_split(best, self.labels))
-        if _likelihood(two) - _likelihood(best) > m + m * (m - 1) // 2 + 1:  # as many numbers more
-            best = two
+        family = cast("Family", best.kernel.parts[0].factors[0].family)
+        pairs = {(family, family), (CANDIDATES_OF_TERMS if len(kernels) > 1 else (family, family))}
+        more = m + m * (m - 1) // 2 + 1  # numbers of a second term
+        one = best
+        for two in sorted(pairs, key=repr):
+            for begin in _Start.of_two(one, single, self.labels, alike=two[0] is two[1]):
+                found = search._of_terms(two, begin)
+                gain = _likelihood(found) - (
+                    _likelihood(best) if best is not one else _likelihood(one) + more
+                )
+                if gain > 0.0:
+                    best = found
         return self._in_units(best, scales, labels)
 
     def _of_terms(self, parts: tuple[Family, ...], start: "_Start") -> FittedModel:
@@ -242,7 +252,7 @@ class _Search:
             level = least + self.nugget_std**2
             bounds = {"noise_variance": (level, level)}
         if NAMES[2] in bounds:
-            start = {**start, "noise_variance": bounds[NAMES[2]][0]}
+            start = {**start, "noise_variance": cast("tuple[float, float]", bounds[NAMES[2]])[0]}
         sites = sites_of_fit(observed, self.split.observed)
         with self.narrator.stage("fit", f"labels of {sites.chosen.size:,} observations") as report:
 
@@ -314,6 +324,8 @@ class _Search:
 
 
 PLUGGED_IN = "Plugged in: numbers of observations with labels are not integrated over."
+CANDIDATES_OF_TERMS: tuple[Family, Family] = (Matern12, Matern52)  # a rough term and a smooth one
+MOST_OF_TERM = 0.85  # Of the variance of a variable, in the term in which it has most at the start
 FEWEST_PAIRS = 10  # Places where two variables were observed, from which their correlation is guessed
 
 
@@ -338,14 +350,30 @@ class _Start:
         return cls([length], [np.outer(deviations, deviations) * correlations], nuggets)
 
     @classmethod
-    def of_split(cls, one: FittedModel, labels: Labels) -> "_Start":
-        """Begin at half the table of one term each, at lengthscales on both sides of its own."""
+    def of_two(
+        cls, one: FittedModel, single: Sequence[FittedModel], labels: Labels, *, alike: bool
+    ) -> Iterator["_Start"]:
+        """Begin two terms that are alike at halves of one, a shorter and a longer one.
+
+        Others begin with most of each variable in one of them, which is where variables of different
+        smoothness have it: from halves a search ends at a lower maximum.
+        """
         m = len(labels.variables)
         term, nugget = one.kernel.parts
         table, length = _table(term, m, one.kernel), term.factors[0].numbers[0]
-        diagonal = np.diag(table.diagonal())
-        tables = [0.5 * (0.7 * table + 0.3 * diagonal), 0.5 * (0.9 * table + 0.1 * diagonal)]
-        return cls([0.6 * length, 2.0 * length], tables, _table(nugget, m, one.kernel))
+        diagonal, nuggets = np.diag(table.diagonal()), _table(nugget, m, one.kernel)
+        halves = [0.5 * (0.7 * table + 0.3 * diagonal), 0.5 * (0.9 * table + 0.1 * diagonal)]
+        if alike:
+            yield cls([0.6 * length, 2.0 * length], halves, nuggets)
+            return
+        alone = np.array([float(each.kernel.parts[0].common_lengthscale) for each in single])
+        shorter = np.argsort(np.argsort(alone)) < m / 2
+        for first in (shorter, ~shorter)[: 2 if m == 2 else 1]:
+            share = np.where(first, MOST_OF_TERM, 1.0 - MOST_OF_TERM)
+            tables = [
+                (0.8 * table + 0.2 * diagonal) * np.sqrt(np.outer(own, own)) for own in (share, 1.0 - share)
+            ]
+            yield cls([length, length], tables, nuggets)
 
 
 def _own_noise(observed: Observations) -> Observations:
