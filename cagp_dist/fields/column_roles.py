@@ -9,8 +9,8 @@ import xarray as xr
 from cagp_dist.errors import ArgumentError
 from cagp_dist.text import alternatives, nearest
 
-ROLES = ("latitude", "longitude", "x", "y", "time", "name")
-TO_COME = ("depth", "limit")
+ROLES = ("latitude", "longitude", "x", "y", "time", "depth", "name")
+TO_COME = ("limit",)
 IGNORED = "none"  # instead of a column of times: all rows are of one field
 INSTEAD_OF_A_ROLE = ("value", "noise_std", "units", "missing", "where", "crs")  # arguments of their own
 

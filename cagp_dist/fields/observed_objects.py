@@ -35,6 +35,7 @@ from cagp_dist.fields.points import points_in, table_of
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import (
+    Depths,
     Table,
     TableLike,
     by_time_and_place,
@@ -42,6 +43,7 @@ from cagp_dist.fields.tables import (
     read_rows,
     row_by_row,
 )
+from cagp_dist.kernels import DEPTH
 from cagp_dist.pipeline import Observations
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, CRSLike, Space
@@ -77,6 +79,7 @@ class ObservedObject:
     # of axes beside space, names of the labels; and the variables, where there are several
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     variables: tuple["ObservedObject", ...] = ()
+    depths: Depths | None = None
     read_with: str = ""  # settings with which the source was read, as JSON; empty if there were none
 
     @property
@@ -120,7 +123,7 @@ def read(
     value : str, optional
         Variable or column of the values, if there are several.
     columns : mapping of str to str, optional
-        Names of columns and coordinates by their roles: latitude, longitude, x, y, time and name.
+        Names of columns and coordinates by their roles: latitude, longitude, x, y, time, depth and name.
     noise_std : str or number, optional
         Standard deviation of the error of a value, in its units, or the column or variable that has it.
     units, missing, where : optional
@@ -211,6 +214,12 @@ def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool)
                 "places have no names; expected a table, or an object with a dimension of points.",
                 key="labels-of-fields",
             )
+        if DEPTH in wanted.columns:
+            raise ArgumentError(
+                f"columns names a depth, and {name!r} has fields on a grid; expected a table, or an object with a "
+                f"dimension of points. {name!r} makes one by .to_dataframe().dropna().reset_index().",
+                key="depth-of-fields",
+            )
         return _of_fields(data, name, wanted, noise, in_time=in_time)
     observed = _from_table(table_of(points, wanted), noise, points.crs, in_time=in_time)
     if points.where is None:
@@ -250,7 +259,8 @@ def _from_table(table: Table, noise: Noise, crs: CRSLike, *, in_time: bool) -> O
         times=None if in_time else fields.times,
         noise_variance=_noise_variance(noise, fields.noise_std, north.shape),
         names=fields.names,
-        beside={axis: fields.static[axis] for axis in fields.labels},
+        beside={axis: fields.static[axis] for axis in fields.labels}
+        | ({} if fields.depths is None else {DEPTH: fields.depths.values}),
     )
     return ObservedObject(
         points,
@@ -262,6 +272,7 @@ def _from_table(table: Table, noise: Noise, crs: CRSLike, *, in_time: bool) -> O
         static={name: held for name, held in fields.static.items() if name not in fields.labels},
         static_units=fields.static_units,
         labels=fields.labels,
+        depths=fields.depths,
         moments=fields.times if in_time else None,
     )
 

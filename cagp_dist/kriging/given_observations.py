@@ -22,7 +22,7 @@ from cagp_dist.fields.observed_objects import (
 from cagp_dist.fields.observed_objects import read as read_source
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import DataFrameLike
-from cagp_dist.kernels import Kernel
+from cagp_dist.kernels import DEPTH, Kernel
 from cagp_dist.kriging.drift import Drift, MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
 from cagp_dist.pipeline.background import Background
@@ -70,6 +70,7 @@ def read(
             f"prior is {model.prior!r}; expected a cagp.Prior, or None to have it fitted.", key="prior-type"
         )
     observed = _observe(model, observations, y, in_time=model.at is not None)
+    observed = _with_depths(model, observed)
     points, given = observed.points, given_kernel(model)
     has_numbers = isinstance(given, Kernel) and given.of_space_and_time
     if points.in_time and np.ptp(points.hours) == 0.0 and not has_numbers:
@@ -99,6 +100,29 @@ def read(
     return observed, mean
 
 
+def _with_depths(model: "Kriging", observed: ObservedObject) -> ObservedObject:
+    """Refuse depths beside what does not go with them, and leave them out where all are the same."""
+    if observed.depths is None:
+        return observed
+    if model.at is not None or model.background is not None or observed.labels:
+        refused = [name for name in ("at", "background", "bias_by") if getattr(model, name) is not None]
+        raise ArgumentError(
+            f"columns names a depth and {' and '.join(refused)} was given, which do not go together; leave one "
+            "out, or map depths one by one.",
+            key="labels-with-others",
+        )
+    points = observed.points
+    seen = points.beside[DEPTH][points.there]
+    if np.ptp(seen) > 0.0:
+        return observed
+    warnings.warn(
+        f"all observations have the depth {seen[0]:g}, so the change of the field with depth is unknown: depth "
+        "is ignored, and the map is for this depth alone.",
+        stacklevel=5,
+    )
+    return replace(observed, points=replace(points, beside={}))
+
+
 BY_VARIABLE = ("noise_std", "units", "mean")  # arguments that may be mappings, by variable
 
 
@@ -120,8 +144,9 @@ def _read_variables(
                 f"{', '.join(map(repr, names))}; expected these names.",
                 key="variable-unknown",
             )
-    if model.bias_by is not None or model.at is not None or model.transform != "none":
-        refused = [n for n in ("bias_by", "at", "transform") if getattr(model, n) not in (None, "none")]
+    refused = [n for n in ("bias_by", "at", "transform") if getattr(model, n) not in (None, "none")]
+    refused += ["depth"] if DEPTH in roles_of(model) else []
+    if refused:
         raise ArgumentError(
             f"value names several variables and {' and '.join(refused)} was given, which do not go together; "
             "map them one by one with it.",
@@ -292,6 +317,11 @@ def _observe(
             f"at is {model.at!r}, and arrays have no times; expected a table or an object of xarray.",
             key="no-times",
         )
+    if DEPTH in columns:
+        raise ArgumentError(
+            "columns names a depth, and values came as an array; expected a table that has both.",
+            key="depth-of-arrays",
+        )
     X, rows = observations, None
     space: Space = SPHERE
     if "x" in columns or model.crs is not None:
@@ -327,7 +357,7 @@ def _check_groups(observed: ObservedObject) -> None:
     """Refuse groups that tell nothing: one for all observations, or one for each."""
     points = observed.points
     for axis in observed.labels:
-        if axis in (VARIABLE, PLACE, "row", "space", "time", "depth"):
+        if axis in (VARIABLE, PLACE, "row", "space", "time", DEPTH):
             raise ArgumentError(
                 f"bias_by is {axis!r}, a name with another meaning here; rename the column.", key="bias-by"
             )

@@ -47,7 +47,7 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
         return ModelSettings(model.prior.kernel, model.prior.mean, model.prior)
     fixed: Mapping[str, list[float]] = {}
     labels = labels_of(model, observed)
-    if labels.any:
+    if observed.points.beside:
         _check_with_labels(model, observed)
     elif not in_time:
         fixed = fixed_numbers(
@@ -88,7 +88,10 @@ def labels_of(model: "Kriging", observed: ObservedObject) -> Labels:
 def _check_with_labels(model: "Kriging", observed: ObservedObject) -> None:
     """Refuse what fits with labels do not have."""
     what = "several variables" if observed.variables else f"bias_by={model.bias_by!r}"
+    if observed.depths is not None:
+        what = "depths"
     given = {
+        "bias_by": what == "depths" and bool(observed.labels),
         "at": model.at is not None,
         "background": model.background is not None,
         f"anisotropy={model.anisotropy!r}": model.anisotropy != "none",

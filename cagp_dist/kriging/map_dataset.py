@@ -10,13 +10,14 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
+from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
-from cagp_dist.kernels import in_order_of_columns
+from cagp_dist.kernels import DEPTH, in_order_of_columns
 from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.drift import Drift
-from cagp_dist.kriging.map_targets import Targets, of_places
+from cagp_dist.kriging.map_targets import Targets, about_depth, of_places
 from cagp_dist.pipeline import FitResult
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.cross_validation import LeftOutFolds
@@ -83,7 +84,16 @@ def wanted_of(targets: Targets, observed: ObservedObject) -> MapPoints:
     points, axes = targets.points, observed.points.beside
     if not axes:
         return points
-    free = dict.fromkeys(axes, -1.0)
+    free: dict[str, float | Array] = dict.fromkeys(axes, -1.0)
+    if DEPTH in axes and targets.depths is None:
+        raise ArgumentError(
+            "the observations have depths, and the targets have none; expected depths of the targets, as a "
+            'coordinate of an object of xarray, such as grid.assign_coords(depth=[10.0, 50.0]), or as a column '
+            '"depth" of a table of places.',
+            key="depth-of-targets",
+        )
+    if targets.depths is not None:
+        free[DEPTH] = targets.depths if targets.known is None else targets.depths[targets.known]
     if observed.variables:
         every = [points.beside({**free, VARIABLE: float(v)}) for v in range(len(observed.variables))]
         return MapPoints.of(joined_targets([each.wanted for each in every]))
@@ -296,6 +306,8 @@ def attributes(
     said |= learned.ellipses
     if learned.hours:
         said["lengthscale_hours"] = one_or_all(learned.hours)
+    if learned.depths:
+        said["lengthscale_depth"] = one_or_all(learned.depths)
     if units:
         said["noise_units"] = units
     if observed.read_with:
@@ -414,6 +426,9 @@ def dataset_of_folds(
             about = {"units": "h", "long_name": "time since the first observation"}
             time = "hours", xr.Variable("observation", points.hours[places], about)
         part = replace(part, coordinates=dict([time, *part.coordinates.items()]))
+    if observed.depths is not None:
+        depth = xr.Variable("observation", points.beside[DEPTH][places], about_depth(observed.depths.units))
+        part = replace(part, coordinates={**part.coordinates, DEPTH: depth})
     values = points.values[:, places]
     # without one observation its own mean may not be estimated
     result = found.scores[np.nonzero(~np.isnan(values) & ~np.isnan(found.mean))].pooled()

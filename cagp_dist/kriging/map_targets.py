@@ -19,9 +19,11 @@ from cagp_dist.fields.missing import observations
 from cagp_dist.fields.observed_objects import ObservedObject, check_pairs
 from cagp_dist.fields.tables import TableLike, is_table, read_places
 from cagp_dist.gram.cell_means import CellMeans
+from cagp_dist.kernels import DEPTH
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.pipeline.map_cells import MapCells, tiled
 from cagp_dist.pipeline.map_points import MapPoints
+from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, Region, Space, moved
 from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
 from cagp_dist.variables import bare
@@ -50,6 +52,7 @@ class Targets:
     static: Mapping[str, Array] = field(default_factory=dict)  # (q,), what a drift has of the table, if said
     static_units: Mapping[str, str] = field(default_factory=dict)  # of these, empty where none is stated
     known: Mask | None = None  # (q,), of the targets that have a value of the drift; None: all
+    depths: Array | None = None  # (q,), where the observations have some
     hours: Array = field(default_factory=lambda: np.empty(0))  # (A,), of maps at times, the first dimension
     space: Space = SPHERE  # of the observations
     mapping: Mapping[str, xr.Variable] = field(default_factory=dict)  # system of the coordinates, by its name
@@ -82,8 +85,96 @@ class Targets:
         )
 
 
+    def at_depths(self, depths: Array, about: Mapping[str, str]) -> "Targets":
+        """Give all of them at depths (d,), the first dimension then, or at a single one ()."""
+        many = max(depths.size, 1)
+        dims = (DEPTH,) * depths.ndim
+        return replace(
+            self,
+            north=np.tile(self.north, many),
+            east=np.tile(self.east, many),
+            dims=(*dims, *self.dims),
+            shape=(*depths.shape, *self.shape),
+            coordinates={DEPTH: xr.Variable(dims, depths, about), **self.coordinates},
+            grid=None,
+            static={name: np.tile(own, many) for name, own in self.static.items()},
+            depths=np.repeat(depths, self.north.size),
+        )
+
+
 def find_targets(to: To, observed: ObservedObject) -> Targets:
-    """Read what a map is wanted on."""
+    """Read what a map is wanted on; of observations with depths, with the depths of targets."""
+    found, given = _places_of(to, observed), None
+    known = observed.depths
+    names = [DEPTH] if known is None else [known.name, DEPTH]
+    if isinstance(to, (xr.DataArray, xr.Dataset)):
+        given = next((to[name].reset_coords(drop=True) for name in names if name in to.coords), None)
+        if known is None and given is not None and not given.ndim:
+            given = None  # a grid of some level is as good as any other
+    if given is not None:
+        units = str(given.attrs.get("units", ""))
+        depths = np.asarray(given.values, dtype=np.float64)
+        if not (np.isfinite(depths).all() and (depths >= 0.0).all()):
+            raise ArgumentError(
+                "a depth of the targets is below zero or NaN; expected depths from 0 at the surface, positive "
+                "downward.",
+                key="depth-sign",
+            )
+        if known is None:
+            units = ""
+        elif given.ndim and tuple(map(str, given.dims)) == found.dims:
+            about = xr.Variable(found.dims, depths, about_depth(units or known.units))
+            found = replace(found, depths=depths.ravel(), coordinates={**found.coordinates, DEPTH: about})
+        elif given.ndim <= 1 and not {*map(str, given.dims)} & {*found.dims}:
+            found = found.at_depths(depths, about_depth(units or known.units))
+        else:
+            raise ArgumentError(
+                f"the depth of the targets has the dimensions {', '.join(map(str, given.dims))}; expected one "
+                f"of its own, or {', '.join(found.dims)}.",
+                key="depth-of-targets",
+            )
+    else:
+        units = str(found.coordinates[DEPTH].attrs.get("units", "")) if found.depths is not None else ""
+    return _checked_depths(found, observed, units, given=given is not None or found.depths is not None)
+
+
+def _checked_depths(found: Targets, observed: ObservedObject, units: str, *, given: bool) -> Targets:
+    """Refuse targets with depths where observations have none, and the other way round."""
+    known = observed.depths
+    if known is None:
+        if not given:
+            return found
+        raise ArgumentError(
+            "the targets have a depth, and the observations have none; expected the column that has it, or "
+            "targets without one.",
+            key="depth-of-targets",
+            remedies=(Setting("columns", {DEPTH: "COLUMN"}),),
+        )
+    if units and known.units and units != known.units:
+        raise ArgumentError(
+            f"the depths of the targets are in {units!r}, and those of the observations in {known.units!r}; "
+            "expected one unit.",
+            key="depth-units",
+        )
+    if DEPTH in observed.points.beside:
+        return found
+    only = float(known.values[0])
+    if found.depths is not None and (found.depths != only).any():
+        raise ArgumentError(
+            f"all observations have the depth {only:g}, and the targets have others, of which nothing is known; "
+            "expected targets at this depth.",
+            key="depth-of-targets",
+        )
+    return found
+
+
+def about_depth(units: str) -> dict[str, str]:
+    """Give CF attributes of depths."""
+    return {"long_name": "depth", "positive": "down", "axis": "Z"} | ({"units": units} if units else {})
+
+
+def _places_of(to: To, observed: ObservedObject) -> Targets:
+    """Read where a map is wanted."""
     space = observed.space
     if to is None:
         if observed.where is None:
@@ -125,7 +216,9 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
             key="to-keys",
         )
     if isinstance(to, (str, os.PathLike)) or is_table(to):
-        return of_table(cast("TableLike", to), space, static=list(observed.static))
+        deep = [DEPTH] if observed.depths is None else [observed.depths.name, DEPTH]
+        deep = [name for name in deep if observed.depths is not None or name not in observed.static]
+        return of_table(cast("TableLike", to), space, static=list(observed.static), depth=deep)
     if isinstance(to, Sequence) and np.shape(to) == (4,):
         region = _region(to, space)
         return of_grid(_resolution(None, region), region, space)
@@ -177,10 +270,14 @@ def of_table(
     *,
     columns: Mapping[str, str] | None = None,
     static: Collection[str],
+    depth: Collection[str] = (),
 ) -> Targets:
     """Places of a table and its static columns; of a plane by x and y, else degrees are brought there."""
-    places = read_places(table, space, columns=columns, static=static)
+    places = read_places(table, space, columns=columns, static=static, depth=depth)
     found = _brought(of_places(*places.beside(space), names=places.names), space)
+    if (deep := places.depths) is not None:
+        along = xr.Variable(found.dims, deep.values, about_depth(deep.units))
+        found = replace(found, depths=deep.values, coordinates={**found.coordinates, DEPTH: along})
     return replace(found, static=places.static, static_units=places.static_units)
 
 
@@ -272,6 +369,11 @@ def of_kind(kind: Kind, targets: Targets, observed: ObservedObject) -> Targets:
         raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".', key="map-kind")
     if kind == "grid":
         return targets
+    if targets.depths is not None:
+        raise ArgumentError(
+            'kind is "cells", and the observations have depths; expected kind="grid", values at the depths.',
+            key="depth-of-cells",
+        )
     if targets.axes is None:
         raise ArgumentError(
             'kind is "cells", but the targets are places, which have no cells; expected a resolution, a '

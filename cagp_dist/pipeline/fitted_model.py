@@ -13,6 +13,7 @@ from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.factors import Anisotropic, SameLabel
 from cagp_dist.kernels import (
+    DEPTH,
     FITTED,
     Elementary,
     Family,
@@ -37,6 +38,7 @@ from cagp_dist.likelihood.fit_result import FitProgress, FitResult, FitStatus, e
 from cagp_dist.likelihood.kernel_choice import CANDIDATES
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering, is_family
+from cagp_dist.likelihood.starts import Start
 from cagp_dist.means import MEANS, EstimatedMean
 from cagp_dist.pipeline.background import Background, over_scale
 from cagp_dist.pipeline.defaults import NO_NUGGET
@@ -149,6 +151,12 @@ class FittedModel:
     def hours(self) -> tuple[float, ...]:
         """Lengthscales in time, of kernels of space and time."""
         return tuple(part.hours for part in self.kernel.parts if isinstance(part, SpaceTime))
+
+    @property
+    def depths(self) -> tuple[float, ...]:
+        """Lengthscales in depth, of kernels of space and depth."""
+        pairs = (pair for part in self.kernel.parts for pair in zip(part.numbers, part.number_axes, strict=True))
+        return tuple(number for number, axis in pairs if axis == DEPTH)
 
     @property
     def ellipses(self) -> dict[str, float | list[float]]:
@@ -287,10 +295,12 @@ def fit_model(
     progress: Callable[[FitProgress], None] | None = None,
     checkpoints: Memo | None = None,
     anisotropy: AnisotropyLike = "none",
+    start: Start | None = None,
 ) -> FittedModel:
     """Fit what is not ``fixed`` of kernel and noise to the observed places, by maximum likelihood.
 
-    Those that decide are `sites_of_fit`. ``progress`` gets each evaluation.
+    Those that decide are `sites_of_fit`. ``progress`` gets each evaluation. The search begins at ``start``
+    alone, where it is given.
     """
     parts, ellipse = families(kernel), ellipse_of(anisotropy, observed)
     if ellipse is not None and not all(isinstance(part, type | MaternOf) for part in parts):
@@ -348,6 +358,7 @@ def fit_model(
             progress=said,
             checkpoints=checkpoints,
             ellipse=ellipse,
+            start=start,
         )
     fitted_to = f"{sites.chosen.size:,} of {split.observed.size:,} observed places"
     if observed.fields > 1:

@@ -51,13 +51,13 @@ class MapPoints:
         X = beside_columns(np.tile(self.X, (hours.size, 1)), {TIME: np.repeat(hours, len(self.X))})
         return MapPoints(X, cells=cells)
 
-    def beside(self, columns: Mapping[str, float]) -> "MapPoints":
-        """Give all of them the same coordinate along axes beside space: a depth, or a label."""
+    def beside(self, columns: Mapping[str, float | Array]) -> "MapPoints":
+        """Give them coordinates along axes beside space, all the same one or, without cells, each its own."""
         if not columns:
             return self
 
         def together(X: Array) -> Array:
-            return beside_columns(X, {axis: np.full(len(X), number) for axis, number in columns.items()})
+            return beside_columns(X, {axis: np.broadcast_to(own, len(X)) for axis, own in columns.items()})
 
         cells = self.cells
         if cells is not None:

@@ -3,17 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.verification.scores import point_scores, unscored
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.kernels import Kernel, chosen_by
+from cagp_dist.kernels import DEPTH, Kernel, chosen_by
 from cagp_dist.likelihood.exact.integrated import Hyperparameters
 from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.pipeline.background import Background, Innovations
 from cagp_dist.pipeline.carried import update
+from cagp_dist.pipeline.depth_fit import fit_in_depth
 from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import (
     FittedModel,
@@ -91,11 +93,11 @@ def fit(
                 narrator=told,
                 in_time=asked.in_time,
             )
-        elif asked.labels.any:
-            model = fit_labelled(
+        elif asked.labels.any or DEPTH in decide.beside:
+            own = partial(fit_labelled, labels=asked.labels) if asked.labels.any else fit_in_depth
+            model = own(
                 decide,
                 Split(decide.there),
-                asked.labels,
                 kernel=asked.kernel,
                 mean=asked.mean,
                 noise_std=asked.noise_std,
@@ -127,7 +129,7 @@ def fit(
         fitted_again = decide is not observed or decide.there.size < decide.north.size
         if fitted_again and not asked.labels.variables:
             model = model.of_observations(observed, asked.noise_std)
-        return model if asked.labels.any else _integrated(task, model, told)
+        return model if observed.beside else _integrated(task, model, told)
 
 
 def _integrated(task: Task, model: FittedModel, narrator: Narrator) -> FittedModel:

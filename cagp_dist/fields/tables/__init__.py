@@ -8,6 +8,7 @@ a text file its line; rows without a value are left out and counted.
 from cagp_dist.fields.tables.cells import noise_factor
 from cagp_dist.fields.tables.frames import Column, DataFrameLike, is_table
 from cagp_dist.fields.tables.grouping import (
+    Depths,
     MeasuredFields,
     Places,
     PlaneColumns,
@@ -19,6 +20,6 @@ from cagp_dist.fields.tables.reading import read_places, read_rows, read_table
 from cagp_dist.fields.tables.table_files import TableLike
 
 __all__ = [
-    "Column", "DataFrameLike", "MeasuredFields", "Places", "PlaneColumns", "Table", "TableLike",
+    "Column", "DataFrameLike", "Depths", "MeasuredFields", "Places", "PlaneColumns", "Table", "TableLike",
     "by_time_and_place", "is_table", "noise_factor", "read_places", "read_rows", "read_table", "row_by_row"
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from cagp_dist.fields.tables.degrees import (
     is_stated_decimal,
     read_axis,
 )
-from cagp_dist.fields.tables.grouping import Places, PlaneColumns
+from cagp_dist.fields.tables.grouping import Depths, Places, PlaneColumns
 from cagp_dist.variables import bare
 from cagp_dist.variables.units import difference_factor
 
@@ -149,6 +149,23 @@ def read_labels(
         )
         called[name] = tuple("" if text.startswith("\0") else text for text in order)
     return codes, called
+
+
+def read_depths(frame: Columns, name: str, kept: Indices, marks: MissingMarks) -> Depths:
+    """Read depths, which are known and not below zero."""
+    what = f"column {name!r} of {frame.title}"
+    depths = marks.observations(frame, name, what)[kept]
+    said = partial(_said_of, what, depths)
+    refuse_rows(frame, kept, ~np.isfinite(depths), said, "a depth of each row; leave the others out.")
+    refuse_rows(
+        frame,
+        kept,
+        depths < 0.0,
+        said,
+        "depths from 0 at the surface, positive downward; turn the sign of heights.",
+        key="depth-sign",
+    )
+    return Depths(depths, bare(name), frame.units(name))
 
 
 def read_static(

@@ -29,6 +29,19 @@ class PlaneColumns:
 
 
 @dataclass(frozen=True, eq=False)
+class Depths:
+    """Depths of places, positive downward."""
+
+    values: Array  # (n,)
+    name: str  # of the column, without its unit
+    units: str  # as they are stated; empty if they are not
+
+    def at(self, rows: Indices | slice) -> "Depths":
+        """Take some of the places."""
+        return replace(self, values=self.values[rows])
+
+
+@dataclass(frozen=True, eq=False)
 class Places:
     """Places on the globe or a plane, n of them, in the order and convention of the table."""
 
@@ -39,6 +52,7 @@ class Places:
     static_units: Mapping[str, str] = field(default_factory=dict)  # of these, empty where none is stated
     plane: PlaneColumns | None = None
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names of static codes of these
+    depths: Depths | None = None
 
     @property
     def keys(self) -> Array:
@@ -75,6 +89,7 @@ class Places:
             self.static_units,
             None if self.plane is None else self.plane.at(rows),
             self.labels,
+            None if self.depths is None else self.depths.at(rows),
         )
 
 
@@ -118,7 +133,8 @@ def by_time_and_place(table: Table) -> MeasuredFields:
         if table.times is None
         else np.unique(table.times, return_inverse=True)
     )
-    kinds = pd.DataFrame(np.column_stack([table.keys, noise, *table.static.values()]))
+    deep = [] if table.depths is None else [table.depths.values]
+    kinds = pd.DataFrame(np.column_stack([table.keys, noise, *deep, *table.static.values()]))
     repeats = kinds.assign(when=when).groupby([*kinds.columns, "when"], dropna=False).cumcount()
     kinds = kinds.assign(repeats=repeats)
     # in the order in which they appear first

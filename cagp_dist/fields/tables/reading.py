@@ -23,6 +23,7 @@ from cagp_dist.fields.quantities import refuse_direction
 from cagp_dist.fields.selection import Selection, parse_times, time_positions
 from cagp_dist.fields.tables.cells import (
     MissingMarks,
+    read_depths,
     read_labels,
     read_noise,
     read_row_places,
@@ -77,7 +78,8 @@ def read_table(
         of the place.
     columns : mapping of str to str, optional
         Columns by what stands in them, ``{"latitude": "lat", "longitude": "lon", "time": "date", "name":
-        "site"}``; by default the usual names are looked for, whatever their letter case. ``{"x": "easting",
+        "site"}``; by default the usual names are looked for, whatever their letter case. A column of depths,
+        positive downward, is one only where it is named: ``{"depth": "pressure"}``. ``{"x": "easting",
         "y": "northing"}`` are coordinates of a plane, instead of latitude and longitude. Longitudes may be
         0..360 or -180..180, and degrees be written as 50.1182N, 50 07 05 N or 50d07m05sN; columns of
         hemispheres (``lat_dir``, ``ew``), minutes and seconds (``lat_min``) beside them are used.
@@ -156,7 +158,12 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
     noise: str | None = None
     if noise_std is None or isinstance(noise_std, str):
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
-    used = {column for column in (*axes, *degrees_among(frame), name, noise, *said) if column is not None}
+    depth = None if "depth" not in roles else frame.find("depth", roles["depth"], ())
+    used = {
+        column
+        for column in (*axes, *degrees_among(frame), name, noise, depth, *said)
+        if column is not None
+    }
     used |= set(static_columns(frame, [*static, *selection.labels]).values())
     when = about_time(frame) | ({str(frame.find("time", time, ()))} if time not in (None, IGNORED) else set())
     column = value_column(frame, kinds, used | when) if value is None else str(frame.find("value", value, ()))
@@ -175,8 +182,11 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
     if at is not None:
         there, at_these = _at_times(frame, moments.times, at)
         kept, places, moments = kept[there], places.at(there), replace(moments, times=at_these)
+    if depth is not None:
+        places = replace(places, depths=read_depths(frame, depth, kept, marks))
     keys: list[NDArray[np.generic]] = [*places.keys.T]
     keys += [found for found in (moments.times, places.names) if found is not None]
+    keys += [] if places.depths is None else [places.depths.values]
     copies = copied_rows(frame, keys, kept, axes)
     own = np.flatnonzero(~copies)
     kept, places, keys = kept[own], places.at(own), [key[own] for key in keys]
@@ -230,8 +240,12 @@ def read_places(
     *,
     columns: Mapping[str, str] | None = None,
     static: Collection[str] = (),
+    depth: Collection[str] = (),
 ) -> Places:
-    """Read places as `read_table`; of a plane degrees stand in where there are no columns of its x and y."""
+    """Read places as `read_table`; of a plane degrees stand in where there are no columns of its x and y.
+
+    Depths are in the first column of the names ``depth`` that is there.
+    """
     frame, roles, plane = Columns.open(source), column_roles(columns), isinstance(space, Plane)
     if isinstance(space, Plane):
         roles |= dict(zip("xy", space.names, strict=True))
@@ -247,10 +261,16 @@ def read_places(
             "each time of the observations. Leave the column out, and name places once.",
             key="times",
         )
-    every = np.arange(frame.rows)
+    every, marks = np.arange(frame.rows), MissingMarks.of(None)
     places = read_row_places(frame, names, every, plane=plane, taken={*names, *static}, of_targets=True)
-    known, own = read_static(frame, static, every, MissingMarks.of(None))
-    return replace(places, static=known, static_units=own)
+    known, own = read_static(frame, static, every, marks)
+    deep = next(iter(static_columns(frame, depth).values()), None)
+    return replace(
+        places,
+        static=known,
+        static_units=own,
+        depths=None if deep is None else read_depths(frame, deep, every, marks),
+    )
 
 
 _OF_THE_GLOBE = {"latitude": LATITUDE, "longitude": LONGITUDE}

@@ -1,0 +1,115 @@
+"""Kernel of observations at several depths: of one distance in space and depth together, or a product.
+
+Both have one number more than a kernel of space alone, so that their likelihoods are compared as they are
+(math 23). Some 1,000 values decide, all depths of some places; the likeliest is fitted to all values.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+
+from cagp_dist.arrays import Indices
+from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.kernels import DEPTH, FITTED, SPACE, Along, Family, Matern12, Matern32, Product, chosen_by
+from cagp_dist.likelihood.fit_result import FitProgress, FitResult
+from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of, start_of, usable
+from cagp_dist.likelihood.observed import spread_cells
+from cagp_dist.likelihood.starts import Start
+from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families, fit_model
+from cagp_dist.pipeline.map_mean import MeanLike
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.resources import Resources
+from cagp_dist.pipeline.split import Split
+
+COMPARED = 1_000  # Values by which kernels are compared, about
+PLACES_CELL = 8  # Places of the cells that are kept whole where not all places can be chosen
+
+
+def fit_in_depth(
+    observed: Observations,
+    split: Split,
+    *,
+    kernel: KernelLike,
+    mean: MeanLike,
+    noise_std: float | None,
+    nugget_std: float | None,
+    resources: Resources,
+    narrator: Narrator,
+    progress: Callable[[FitProgress], None] | None = None,
+) -> FittedModel:
+    """Fit the kernels that go with one of space, or with several to choose from; take the likeliest."""
+    first, *others = CANDIDATES if chosen_by(kernel) is not None else families(kernel)
+    if chosen_by(kernel) == FITTED or (others and chosen_by(kernel) is None):
+        raise ArgumentError(
+            f"kernel is {kernel!r}, and the observations have depths; expected a kernel of one part with its "
+            'smoothness, such as "matern32", or "auto".',
+            key="kernel-of-depths",
+        )
+
+    def fitted(family: Family, places: Indices, start: Start | None = None) -> FittedModel:
+        return fit_model(
+            observed,
+            Split(places),
+            kernel=(family,),
+            mean=mean,
+            fixed={},
+            noise_std=noise_std,
+            nugget_std=nugget_std,
+            resources=resources,
+            narrator=narrator,
+            progress=progress,
+            start=start,
+        )
+
+    some = _whole_profiles(observed, split.observed)
+    found: list[tuple[int, FittedModel]] = []
+
+    def compare(space: Family, ways: "range | tuple[int, ...]") -> None:
+        """Fit kernels of space and depth, those after the first from where one of their kind has ended."""
+        for way in ways:
+            begun = [model for own, model in found if own == way] or [model for own, model in found if own and way]
+            start = start_of(_result(begun[0])) if begun else None
+            try:
+                found.append((way, fitted(in_depth(space)[way], some, start)))
+            except NumericalError:  # its matrices are too smooth for this noise
+                if not found:
+                    raise
+
+    def likeliest() -> tuple[int, FittedModel]:
+        those = [each for each in found if usable(_result(each[1]))] or found
+        return max(those, key=lambda each: likelihood_of(_result(each[1])))
+
+    compare(first, range(len(in_depth(first))))
+    best = likeliest()[0]
+    for space in others:
+        compare(space, (best,))
+    model = likeliest()[1]
+    if some.size == split.observed.size:
+        return model
+    (family,) = (part.family for part in model.kernel.parts)
+    return fitted(family, split.observed, start_of(_result(model)))
+
+
+def in_depth(space: Family) -> tuple[Family, ...]:
+    """Give the kernels of space and depth that go with one of space: metric, and products."""
+    products = (
+        cast("Product", space(1.0, 1.0) * depth(1.0, axis=DEPTH)).family for depth in (Matern12, Matern32)
+    )
+    return Along(space, (SPACE, DEPTH)), *products
+
+
+def _whole_profiles(observed: Observations, places: Indices) -> Indices:
+    """Choose about `COMPARED` of some values: all depths of places in cells of neighbours."""
+    if places.size <= COMPARED:
+        return places
+    own, of = np.unique(observed.positions[places], axis=0, return_inverse=True)
+    kept = spread_cells(own, COMPARED * len(own) // places.size, cell_size=PLACES_CELL)
+    return places[np.isin(of.reshape(-1), kept)]
+
+
+def _result(model: FittedModel) -> FitResult:
+    """Give the fit of a model that has one."""
+    assert model.result is not None
+    return model.result
