@@ -111,6 +111,11 @@ def _with_depths(model: "Kriging", observed: ObservedObject) -> ObservedObject:
             "out, or map depths one by one.",
             key="labels-with-others",
         )
+    if observed.depths.name in named_columns(terms_of_mean(model)):
+        raise ArgumentError(
+            f"{observed.depths.name!r} is the depth, and mean names it as a number of each place; expected it once.",
+            key="depth-in-mean",
+        )
     points = observed.points
     seen = points.beside[DEPTH][points.there]
     if np.ptp(seen) > 0.0:

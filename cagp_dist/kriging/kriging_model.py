@@ -247,6 +247,8 @@ def krige(
     columns : mapping of str to str, optional
         What stands where, if not under usual names: columns of a table, or coordinates of an xarray object,
         ``columns={"latitude": "lat", "longitude": "lon", "time": "date", "name": "site"}``. With
+        ``"depth": "pressure"`` observations of several depths, positive downward, are fitted together and mapped
+        at the depths of ``to``. With
         ``{"time": "none"}`` all rows of a table are one field. ``{"x": "easting", "y": "northing"}`` are
         coordinates of a plane, instead of latitude and longitude. Distances there are Euclidean, lengthscales
         in the unit of x and y, and ``to`` is as above with y for latitude and x for longitude: ``to=1000.0``
@@ -761,6 +763,12 @@ class Kriging:
         a field reaches further in one direction, semivariances rise more slowly along it.
         """
         observed, learned = self._fitted()
+        if columns := ", ".join(observed.points.beside):
+            raise ArgumentError(
+                f"the observations have {columns} beside space, and a variogram is of distances alone; expected "
+                "observations without.",
+                key="variogram-of-columns",
+            )
         check_count("draws", draws, least=20)
         check_count("seed", seed, least=0)
         if directions is not None:

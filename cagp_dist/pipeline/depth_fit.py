@@ -5,6 +5,7 @@ Both have one number more than a kernel of space alone, so that their likelihood
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.split import Split
 
+PLUGGED_IN = "Plugged in: numbers of observations with depths are not integrated over."
 COMPARED = 1_000  # Values by which kernels are compared, about
 PLACES_CELL = 8  # Places of the cells that are kept whole where not all places can be chosen
 
@@ -49,7 +51,7 @@ def fit_in_depth(
         )
 
     def fitted(family: Family, places: Indices, start: Start | None = None) -> FittedModel:
-        return fit_model(
+        model = fit_model(
             observed,
             Split(places),
             kernel=(family,),
@@ -62,6 +64,7 @@ def fit_in_depth(
             progress=progress,
             start=start,
         )
+        return replace(model, numbers=PLUGGED_IN)
 
     some = _whole_profiles(observed, split.observed)
     found: list[tuple[int, FittedModel]] = []
