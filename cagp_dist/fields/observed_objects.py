@@ -216,8 +216,8 @@ def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool)
             )
         if DEPTH in wanted.columns:
             raise ArgumentError(
-                f"columns names a depth, and {name!r} has fields on a grid; expected a table, or an object with a "
-                f"dimension of points. {name!r} makes one by .to_dataframe().dropna().reset_index().",
+                f"columns names a depth, and {name!r} has fields on a grid; expected a table, or an object "
+                f"with a dimension of points. {name!r} makes one by .to_dataframe().dropna().reset_index().",
                 key="depth-of-fields",
             )
         return _of_fields(data, name, wanted, noise, in_time=in_time)

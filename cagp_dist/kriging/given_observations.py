@@ -107,13 +107,14 @@ def _with_depths(model: "Kriging", observed: ObservedObject) -> ObservedObject:
     if model.at is not None or model.background is not None or observed.labels:
         refused = [name for name in ("at", "background", "bias_by") if getattr(model, name) is not None]
         raise ArgumentError(
-            f"columns names a depth and {' and '.join(refused)} was given, which do not go together; leave one "
-            "out, or map depths one by one.",
+            f"columns names a depth and {' and '.join(refused)} was given, which do not go together; leave "
+            "one out, or map depths one by one.",
             key="labels-with-others",
         )
     if observed.depths.name in named_columns(terms_of_mean(model)):
         raise ArgumentError(
-            f"{observed.depths.name!r} is the depth, and mean names it as a number of each place; expected it once.",
+            f"{observed.depths.name!r} is the depth, and mean names it as a number of each place; expected "
+            "it once.",
             key="depth-in-mean",
         )
     points = observed.points
@@ -121,8 +122,8 @@ def _with_depths(model: "Kriging", observed: ObservedObject) -> ObservedObject:
     if np.ptp(seen) > 0.0:
         return observed
     warnings.warn(
-        f"all observations have the depth {seen[0]:g}, so the change of the field with depth is unknown: depth "
-        "is ignored, and the map is for this depth alone.",
+        f"all observations have the depth {seen[0]:g}, so the change of the field with depth is unknown: "
+        "depth is ignored, and the map is for this depth alone.",
         stacklevel=5,
     )
     return replace(observed, points=replace(points, beside={}))

@@ -247,12 +247,11 @@ def krige(
     columns : mapping of str to str, optional
         What stands where, if not under usual names: columns of a table, or coordinates of an xarray object,
         ``columns={"latitude": "lat", "longitude": "lon", "time": "date", "name": "site"}``. With
-        ``"depth": "pressure"`` observations of several depths, positive downward, are fitted together and mapped
-        at the depths of ``to``. With
-        ``{"time": "none"}`` all rows of a table are one field. ``{"x": "easting", "y": "northing"}`` are
-        coordinates of a plane, instead of latitude and longitude. Distances there are Euclidean, lengthscales
-        in the unit of x and y, and ``to`` is as above with y for latitude and x for longitude: ``to=1000.0``
-        for cells of 1000 m.
+        ``{"time": "none"}`` all rows of a table are one field. With ``{"depth": "pressure"}`` values at
+        several depths, positive downward, are fitted together, and ``to`` has a coordinate or column of
+        depths. ``{"x": "easting", "y": "northing"}`` are coordinates of a plane, instead of latitude and
+        longitude. Distances there are Euclidean, lengthscales in the unit of x and y, and ``to`` is as above
+        with y for latitude and x for longitude: ``to=1000.0`` for cells of 1000 m.
     units, missing, where : optional
         Units of the values, the mark of missing values, and which rows to use, ``where={"element": "TMAX"}``;
         see `cagp_dist.fields.tables.read_table`. For an object of xarray, ``where`` takes "level", values of
@@ -765,8 +764,8 @@ class Kriging:
         observed, learned = self._fitted()
         if columns := ", ".join(observed.points.beside):
             raise ArgumentError(
-                f"the observations have {columns} beside space, and a variogram is of distances alone; expected "
-                "observations without.",
+                f"the observations have {columns} beside space, and a variogram is of distances alone; "
+                "expected observations without.",
                 key="variogram-of-columns",
             )
         check_count("draws", draws, least=20)

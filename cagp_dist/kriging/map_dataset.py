@@ -88,8 +88,8 @@ def wanted_of(targets: Targets, observed: ObservedObject) -> MapPoints:
     if DEPTH in axes and targets.depths is None:
         raise ArgumentError(
             "the observations have depths, and the targets have none; expected depths of the targets, as a "
-            'coordinate of an object of xarray, such as grid.assign_coords(depth=[10.0, 50.0]), or as a column '
-            '"depth" of a table of places.',
+            "coordinate of an object of xarray, such as grid.assign_coords(depth=[10.0, 50.0]), or as a "
+            'column "depth" of a table of places.',
             key="depth-of-targets",
         )
     if targets.depths is not None:

@@ -84,7 +84,6 @@ class Targets:
             hours=hours,
         )
 
-
     def at_depths(self, depths: Array, about: Mapping[str, str]) -> "Targets":
         """Give all of them at depths (d,), the first dimension then, or at a single one ()."""
         many = max(depths.size, 1)
@@ -116,8 +115,8 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
         depths = np.asarray(given.values, dtype=np.float64)
         if not (np.isfinite(depths).all() and (depths >= 0.0).all()):
             raise ArgumentError(
-                "a depth of the targets is below zero or NaN; expected depths from 0 at the surface, positive "
-                "downward.",
+                "a depth of the targets is below zero or NaN; expected depths from 0 at the surface, "
+                "positive downward.",
                 key="depth-sign",
             )
         if known is None:
@@ -129,8 +128,8 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
             found = found.at_depths(depths, about_depth(units or known.units))
         else:
             raise ArgumentError(
-                f"the depth of the targets has the dimensions {', '.join(map(str, given.dims))}; expected one "
-                f"of its own, or {', '.join(found.dims)}.",
+                f"the depth of the targets has the dimensions {', '.join(map(str, given.dims))}; expected "
+                f"one of its own, or {', '.join(found.dims)}.",
                 key="depth-of-targets",
             )
     else:
@@ -161,8 +160,8 @@ def _checked_depths(found: Targets, observed: ObservedObject, units: str, *, giv
     only = float(known.values[0])
     if found.depths is not None and (found.depths != only).any():
         raise ArgumentError(
-            f"all observations have the depth {only:g}, and the targets have others, of which nothing is known; "
-            "expected targets at this depth.",
+            f"all observations have the depth {only:g}, and the targets have others, of which nothing is "
+            "known; expected targets at this depth.",
             key="depth-of-targets",
         )
     return found

@@ -4,7 +4,7 @@ Both have one number more than a kernel of space alone, so that their likelihood
 (math 23). Some 1,000 values decide, all depths of some places; the likeliest is fitted to all values.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -69,10 +69,10 @@ def fit_in_depth(
     some = _whole_profiles(observed, split.observed)
     found: list[tuple[int, FittedModel]] = []
 
-    def compare(space: Family, ways: "range | tuple[int, ...]") -> None:
-        """Fit kernels of space and depth, those after the first from where one of their kind has ended."""
+    def compare(space: Family, ways: Sequence[int]) -> None:
+        """Fit kernels of space and depth, those after the first from where one has ended."""
         for way in ways:
-            begun = [model for own, model in found if own == way] or [model for own, model in found if own and way]
+            begun = [model for own, model in found if own == way] or [model for _, model in found]
             start = start_of(_result(begun[0])) if begun else None
             try:
                 found.append((way, fitted(in_depth(space)[way], some, start)))

@@ -155,7 +155,8 @@ class FittedModel:
     @property
     def depths(self) -> tuple[float, ...]:
         """Lengthscales in depth, of kernels of space and depth."""
-        pairs = (pair for part in self.kernel.parts for pair in zip(part.numbers, part.number_axes, strict=True))
+        parts = self.kernel.parts
+        pairs = (pair for part in parts for pair in zip(part.numbers, part.number_axes, strict=True))
         return tuple(number for number, axis in pairs if axis == DEPTH)
 
     @property

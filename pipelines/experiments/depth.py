@@ -76,7 +76,10 @@ def mapped(seen: pd.DataFrame, wanted: pd.DataFrame, *, together: bool) -> tuple
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of fits that end flat
             found = cagp.krige(
-                own[[*kept, "temperature"]], to=wanted.loc[rows, kept].reset_index(drop=True), **settings, **SETTINGS
+                own[[*kept, "temperature"]],
+                to=wanted.loc[rows, kept].reset_index(drop=True),
+                **settings,
+                **SETTINGS,
             )
         mean[rows] = found["mean"].values
         std[rows] = np.hypot(found["std"].values, float(found.attrs["noise_std"]))

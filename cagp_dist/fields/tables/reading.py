@@ -160,9 +160,7 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
     depth = None if "depth" not in roles else frame.find("depth", roles["depth"], ())
     used = {
-        column
-        for column in (*axes, *degrees_among(frame), name, noise, depth, *said)
-        if column is not None
+        column for column in (*axes, *degrees_among(frame), name, noise, depth, *said) if column is not None
     }
     used |= set(static_columns(frame, [*static, *selection.labels]).values())
     when = about_time(frame) | ({str(frame.find("time", time, ()))} if time not in (None, IGNORED) else set())
