@@ -103,68 +103,60 @@ class Targets:
 
 def find_targets(to: To, observed: ObservedObject) -> Targets:
     """Read what a map is wanted on; of observations with depths, with the depths of targets."""
-    found, given = _places_of(to, observed), None
-    known = observed.depths
-    names = [DEPTH] if known is None else [known.name, DEPTH]
+    found, known, given = _places_of(to, observed), observed.depths, None
     if isinstance(to, (xr.DataArray, xr.Dataset)):
-        given = next((to[name].reset_coords(drop=True) for name in names if name in to.coords), None)
-        if known is None and given is not None and not given.ndim:
-            given = None  # a grid of some level is as good as any other
-    if given is not None:
-        units = str(given.attrs.get("units", ""))
-        depths = np.asarray(given.values, dtype=np.float64)
-        if not (np.isfinite(depths).all() and (depths >= 0.0).all()):
-            raise ArgumentError(
-                "a depth of the targets is below zero or NaN; expected depths from 0 at the surface, "
-                "positive downward.",
-                key="depth-sign",
-            )
-        if known is None:
-            units = ""
-        elif given.ndim and tuple(map(str, given.dims)) == found.dims:
-            about = xr.Variable(found.dims, depths, about_depth(units or known.units))
-            found = replace(found, depths=depths.ravel(), coordinates={**found.coordinates, DEPTH: about})
-        elif given.ndim <= 1 and not {*map(str, given.dims)} & {*found.dims}:
-            found = found.at_depths(depths, about_depth(units or known.units))
-        else:
-            raise ArgumentError(
-                f"the depth of the targets has the dimensions {', '.join(map(str, given.dims))}; expected "
-                f"one of its own, or {', '.join(found.dims)}.",
-                key="depth-of-targets",
-            )
-    else:
-        units = str(found.coordinates[DEPTH].attrs.get("units", "")) if found.depths is not None else ""
-    return _checked_depths(found, observed, units, given=given is not None or found.depths is not None)
-
-
-def _checked_depths(found: Targets, observed: ObservedObject, units: str, *, given: bool) -> Targets:
-    """Refuse targets with depths where observations have none, and the other way round."""
-    known = observed.depths
+        names = [DEPTH] if known is None else [known.name, DEPTH]
+        given = next((to[name] for name in names if name in to.coords), None)
     if known is None:
-        if not given:
-            return found
-        raise ArgumentError(
-            "the targets have a depth, and the observations have none; expected the column that has it, or "
-            "targets without one.",
-            key="depth-of-targets",
-            remedies=(Setting("columns", {DEPTH: "COLUMN"}),),
-        )
+        if given is not None and given.dims == (DEPTH,) and given.size > 1:
+            raise ArgumentError(
+                "the targets have several depths, and the observations have none; expected the column that "
+                "has it, or targets without.",
+                key="depth-of-targets",
+                remedies=(Setting("columns", {DEPTH: "COLUMN"}),),
+            )
+        return found
+    if given is not None:
+        found = _at_given(found, given, known.units)
+    if found.depths is None:
+        return found
+    units = found.coordinates[DEPTH].attrs.get("units", "")
     if units and known.units and units != known.units:
         raise ArgumentError(
             f"the depths of the targets are in {units!r}, and those of the observations in {known.units!r}; "
             "expected one unit.",
             key="depth-units",
         )
-    if DEPTH in observed.points.beside:
-        return found
     only = float(known.values[0])
-    if found.depths is not None and (found.depths != only).any():
+    if DEPTH not in observed.points.beside and (found.depths != only).any():
         raise ArgumentError(
             f"all observations have the depth {only:g}, and the targets have others, of which nothing is "
             "known; expected targets at this depth.",
             key="depth-of-targets",
         )
     return found
+
+
+def _at_given(found: Targets, given: xr.DataArray, units: str) -> Targets:
+    """Give targets at the depths of a coordinate: one, several as a dimension, or one of each place."""
+    depths, dims = np.asarray(given.values, dtype=np.float64), tuple(map(str, given.dims))
+    if not (np.isfinite(depths).all() and (depths >= 0.0).all()):
+        raise ArgumentError(
+            "a depth of the targets is below zero or NaN; expected depths from 0 at the surface, positive "
+            "downward.",
+            key="depth-sign",
+        )
+    about = about_depth(str(given.attrs.get("units", units)))
+    if len(dims) <= 1 and not {*dims} & {*found.dims}:
+        return found.at_depths(depths, about)
+    if dims == found.dims:
+        along = {DEPTH: xr.Variable(dims, depths, about)}
+        return replace(found, depths=depths.ravel(), coordinates={**found.coordinates, **along}, grid=None)
+    raise ArgumentError(
+        f"the depth of the targets has the dimensions {', '.join(dims)}; expected one of its own, or "
+        f"{', '.join(found.dims)}.",
+        key="depth-of-targets",
+    )
 
 
 def about_depth(units: str) -> dict[str, str]:
@@ -215,8 +207,8 @@ def _places_of(to: To, observed: ObservedObject) -> Targets:
             key="to-keys",
         )
     if isinstance(to, (str, os.PathLike)) or is_table(to):
-        deep = [DEPTH] if observed.depths is None else [observed.depths.name, DEPTH]
-        deep = [name for name in deep if observed.depths is not None or name not in observed.static]
+        # of a table that has more columns, these are not looked at
+        deep = [] if observed.depths is None else [observed.depths.name, DEPTH]
         return of_table(cast("TableLike", to), space, static=list(observed.static), depth=deep)
     if isinstance(to, Sequence) and np.shape(to) == (4,):
         region = _region(to, space)
