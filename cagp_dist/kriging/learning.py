@@ -188,8 +188,8 @@ def check_columns(kernel: Kernel, space: Space, beside: Collection[str] = ()) ->
             f"the kernel is {kernel!r}, of points with "
             f"{', '.join(layout.axes) if layout is not None and layout.axes else 'nothing'} beside space, "
             f"and the observations have {', '.join(sorted(beside)) or 'nothing'}; expected a kernel of "
-            "space, or of space and time, or what makes such columns: bias_by, several variables. "
-            "cagp.condition takes points with any columns.",
+            "space, or of space and time, or what makes such columns: bias_by, several variables, "
+            "depths. cagp.condition takes points with any columns.",
             key="kernel-of-axes",
         )
     if layout.axes:
