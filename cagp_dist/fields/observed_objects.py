@@ -19,6 +19,7 @@ from cagp_dist.fields.gridded import (
     GROUP,
     Gridded,
     check_finite,
+    check_fits,
     chosen_variable,
     grid_once,
     laid_out,
@@ -57,6 +58,7 @@ Source: TypeAlias = "xr.DataArray | xr.Dataset | xr.DataTree | TableLike"
 # Noise variance that was given, instead of that of a source: of each place in its order, or of all
 Noise: TypeAlias = Array | float | None
 
+ROW = "observation"  # dimension of values that are rows of a table
 KEPT_ATTRIBUTES = ("units", "standard_name", "long_name")
 
 
@@ -205,6 +207,11 @@ def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool)
     if not isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
         return _from_table(read_rows(source, wanted), noise, wanted.crs, in_time=in_time)
     data, name = _dataset(source, wanted)
+    if wanted.columns.get(DEPTH) in data[name].dims:  # profiles, or fields on levels: a row for each value
+        check_fits(data[name], data[name].size * len(data.variables))
+        beside = {*wanted.static, *wanted.labels, wanted.noise_std, "noise_std"}
+        own = [key for key, held in data.data_vars.items() if key == name or (key in beside and held.ndim)]
+        data = data[own].stack({ROW: data[name].dims}, create_index=False)
     points = points_in(data, name, asked=wanted.asked, missing=wanted.missing)
     if points is None:
         check_of_fields(wanted.columns, name)
@@ -216,8 +223,8 @@ def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool)
             )
         if DEPTH in wanted.columns:
             raise ArgumentError(
-                f"columns names a depth, and {name!r} has fields on a grid; expected a table, or an object "
-                f"with a dimension of points. {name!r} makes one by .to_dataframe().dropna().reset_index().",
+                f"columns names {wanted.columns[DEPTH]!r} as the depth, and it is no dimension of {name!r}, "
+                "whose values would all have one; expected a dimension of depths, or leave it out.",
                 key="depth-of-fields",
             )
         return _of_fields(data, name, wanted, noise, in_time=in_time)

@@ -89,6 +89,25 @@ def test_likelihood_takes_the_kernel_of_the_field(truth):
     assert found.predict(GRID.assign_coords(depth=20.0)).attrs["lengthscale_depth"] == kernel.numbers[1]
 
 
+def test_an_object_with_a_dimension_of_depths_is_as_its_table(profiles):
+    """Profiles, of which one has a gap, with a noise for each value."""
+    places, shape = profiles.iloc[:: DEPTHS.size], (PLACES, DEPTHS.size)
+    values, noise = profiles["t"].to_numpy().reshape(shape).copy(), np.linspace(0.2, 0.4, PLACES)
+    values[3, 1] = np.nan
+    of_object = xr.Dataset(
+        {"t": (("profile", "z"), values), "err": ("profile", noise)},
+        {name: ("profile", places[name]) for name in ("latitude", "longitude")} | {"z": DEPTHS},
+    )
+    table = profiles.assign(t=values.ravel(), err=np.repeat(noise, DEPTHS.size))
+
+    settings = {"value": "t", "noise_std": "err", "kernel": "matern32", "progress": False}
+    to = GRID.assign_coords(depth=[20.0, 70.0])
+    found = cagp.krige(of_object, columns={"depth": "z"}, to=to, **settings)
+    expected = cagp.krige(table, columns={"depth": "pressure"}, to=to, **settings)
+    np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-12)
+    np.testing.assert_allclose(found["std"], expected["std"], rtol=1e-12)
+
+
 def test_neighbours_agree_with_the_exact_solver(model, profiles):
     deep = GRID.assign_coords(depth=[20.0, 70.0])
     exact = model.predict(deep)
@@ -163,7 +182,7 @@ def test_what_is_not_meant_is_refused_by_name(profiles, key, depth, to, settings
 
 def test_other_sources_and_other_ways_are_refused(model, profiles):
     cells = GRID.assign_coords(depth=20.0)
-    field = xr.DataArray(np.ones((2, 2, 3)), {"depth": [1.0, 2.0], **GRID.coords}, name="t")
+    field = xr.DataArray(np.ones((2, 3)), {**GRID.coords, "depth": 1.0}, GRID.sizes, name="t")
     calls = {
         "depth-of-cells": lambda: model.predict(cells, kind="cells"),
         "depth-of-targets": lambda: model.predict(np.array([[45.0, 3.0]])),
