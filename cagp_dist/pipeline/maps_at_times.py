@@ -64,6 +64,12 @@ FITS = 4
 RUN = (0, 1, 3, 7, 12, 24)
 """Times of a run, in steps, among which are lags of 1 to 7, and of a day where steps are hours."""
 
+DENSE_RUN, DENSE_TIMES = (0, 1, 2, 3, 4, 5), 24
+"""Times of a run of so many stations that not all of them are compared, and times to which they are fitted.
+
+What is between neighbouring stations, and from one hour to the next, decides what is predicted there.
+"""
+
 FEWEST_TIMES = 12
 """Times that are chosen, at least, if there are so many: two runs."""
 
@@ -100,9 +106,9 @@ def fit_in_space_and_time(
 
     Where the kernel is to be chosen, metric kernels (``in_time`` None), products with kernels in time, and
     the best metric kernel with a part that lasts are compared by the likelihood of some 500 values. The best
-    is fitted to more: of stations to 1,000 values, or where that is more to a dozen times of all, up to
-    20,000; of scattered places to all, or a sum to 20,000. Values of stations are those of `whole_times`. A
-    kernel of space and time with its numbers keeps them.
+    is fitted to more: of stations to 1,000 values, or where a dozen times of all are more to 24 times of
+    all, up to 20,000; of scattered places to all, or a sum to 20,000. Values of stations are those of
+    `whole_times`. A kernel of space and time with its numbers keeps them.
     """
     known, X = known_noise(observed, observed.there, noise_std), observed.X
     least = float(known.min() if known.ndim == 0 else known[observed.there].min())
@@ -116,7 +122,8 @@ def fit_in_space_and_time(
         return FittedModel(kernel, mean, known, held=held)
     centre = mean_of(mean, observed, observed.there, np.arange(1))
     places = np.unique(X[:, :-1], axis=0, return_inverse=True)[1].reshape(-1)
-    stations = len(X) >= FEWEST_REPORTS * (1 + int(places.max()))
+    count = 1 + int(places.max())
+    stations = len(X) >= FEWEST_REPORTS * count
 
     def chosen(most: int) -> Indices:
         if len(X) <= most:
@@ -159,14 +166,14 @@ def fit_in_space_and_time(
         if metric and len(in_time) > 1 and len(candidates[0]) == 1:
             sides = extents(X, AXES)
             extent = float(sides[0]), float(sides[-1])
-            summed, own = with_lasting(_best(metric), partial(fitted, some=some), extent)
+            summed, own = with_lasting(_best(metric), partial(fitted, some=some), extent, dense=_dense(count))
             if usable(summed) and likelihood_of(summed) > likelihood_of(result) + NUMBERS_MORE * MARGIN:
                 result, limits = summed, own
                 held |= dict.fromkeys(limits, "no value tells it of what lasts, and it is held")
         parts = cast("tuple[SpaceTime, ...]", result.prior.kernel.parts)
         all_of_them = len(X) if len(parts) == 1 else SUMMED
         if stations:  # all of them at some times: part of them tells too little of short distances
-            all_of_them = min(max(FITTED, FEWEST_TIMES * (1 + int(places.max()))), SUMMED)
+            all_of_them = min(DENSE_TIMES * count, SUMMED) if _dense(count) else FITTED
         if result.points < (more := chosen(all_of_them)).size:
             family = tuple(part.family for part in parts)
             result = fitted(family, more, start=start_of(result), starts=1, limits=limits)
@@ -187,9 +194,10 @@ def whole_times(X: Array, places: Indices, most: int) -> Indices:
     if 2 * times.size > len(X):
         times, at = np.unique(np.floor(X[:, -1] + SAME_HOUR), return_inverse=True)
     wanted = min(times.size, max(FEWEST_TIMES, most * times.size // len(X)))
-    runs = -(-wanted // len(RUN))
-    first = np.linspace(0, max(0, times.size - 1 - RUN[-1]), runs).round().astype(int)
-    kept = np.unique((first[:, None] + RUN).ravel()[:wanted].clip(max=times.size - 1))
+    run = DENSE_RUN if _dense(1 + int(places.max())) else RUN
+    runs = -(-wanted // len(run))
+    first = np.linspace(0, max(0, times.size - 1 - run[-1]), runs).round().astype(int)
+    kept = np.unique((first[:, None] + run).ravel()[:wanted].clip(max=times.size - 1))
     others = np.setdiff1d(np.arange(times.size), kept)  # a short period has no room for runs
     further = np.linspace(0, others.size - 1, wanted - kept.size).round().astype(int)
     found = np.flatnonzero(np.isin(at.reshape(-1), np.append(kept, others[further])))
@@ -200,6 +208,11 @@ def whole_times(X: Array, places: Indices, most: int) -> Indices:
     return found[np.isin(places[found], own[some])]
 
 
+def _dense(places: int) -> bool:
+    """Whether a dozen times of so many stations are more than numbers are fitted to exactly."""
+    return FEWEST_TIMES * places > FITTED
+
+
 def _is_metric(result: FitResult) -> bool:
     """Whether a fit is of a metric kernel alone."""
     (first, *more) = result.prior.kernel.parts
@@ -207,14 +220,15 @@ def _is_metric(result: FitResult) -> bool:
 
 
 def with_lasting(
-    weather: FitResult, fitted: Callable[..., FitResult], extent: tuple[float, float]
+    weather: FitResult, fitted: Callable[..., FitResult], extent: tuple[float, float], *, dense: bool
 ) -> tuple[FitResult, dict[str, Sequence[object]]]:
     """Fit weather and what lasts, and give limits of lengthscales; ``extent`` is a chord and hours.
 
     What lasts is an offset that each place has for itself and for ever, unless one that neighbours share, or
     that ends, is better by the margin: offsets that look shared by chance spoil what is predicted between
     places. Lengthscales that values leave open are held where the search has come to. Beyond the extent of
-    the places they only make more of a common constant, which the mean is.
+    the places they only make more of a common constant, which the mean is. Between ``dense`` stations what
+    they share is as smooth in space as the weather.
     """
     (part,) = cast("tuple[SpaceTime, ...]", weather.prior.kernel.parts)
     (chord, hours), (far, period) = cast("tuple[float, float]", part.lengthscale), extent
@@ -230,16 +244,20 @@ def with_lasting(
             "noise_variance": weather.prior.noise_number,
         }
 
-    def summed(start: Start, *lasting: tuple[float, float]) -> tuple[FitResult, dict[str, Sequence[object]]]:
+    def summed(
+        start: Start, *lasting: tuple[float, float], family: SpaceTimeOf = LASTING
+    ) -> tuple[FitResult, dict[str, Sequence[object]]]:
         """Fit both, within these limits of the lengthscales of what lasts."""
         own: dict[str, Sequence[object]] = {"lengthscale": (near, lasting)}
-        return fitted((part.family, LASTING), start=start, starts=1, limits=own), own
+        return fitted((part.family, family), start=start, starts=1, limits=own), own
 
     alone = summed(begun((least, longest)), (least, least), (longest, longest))
-    shared = summed(begun((min(0.3 * chord, 0.3 * far), max(period, hours))), (least, far), (hours, longest))
+    own = SpaceTimeOf(part.family.space, Matern12) if dense else LASTING
+    start = begun((min(0.3 * chord, 0.3 * far), max(period, hours)))
+    shared = summed(start, (least, far), (hours, longest), family=own)
     if not usable(shared[0]):
         found = cast("tuple[float, float]", shared[0].prior.kernel.parts[1].lengthscale)
-        shared = summed(start_of(shared[0]), *((own, own) for own in found))
+        shared = summed(start_of(shared[0]), *((at, at) for at in found), family=own)
     worth = likelihood_of(shared[0]) > likelihood_of(alone[0]) + MARGIN
     return shared if worth or not usable(alone[0]) else alone
 
@@ -247,10 +265,10 @@ def with_lasting(
 def work_in_time(values: int, places: int, *, deviating: bool, workers: int) -> Work:
     """Count what it takes to fit a kernel of space and time to so many values at so many places, about."""
     stations = values >= FEWEST_REPORTS * places
-    if values <= FITTED or (stations and FEWEST_TIMES * places <= FITTED):
+    if values <= FITTED or (stations and not _dense(places)):
         size = FitSize("dense", min(values, FITTED), 1, None, 0, deviating=deviating)
     else:
-        fitted = min(values, FEWEST_TIMES * places, SUMMED) if stations else values
+        fitted = min(values, DENSE_TIMES * places, SUMMED) if stations else values
         size = FitSize("vecchia", fitted, 1, None, 0, deviating=deviating)
     return FITS * fit_work(size, workers=workers)
 
