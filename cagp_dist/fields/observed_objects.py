@@ -217,8 +217,8 @@ def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool)
         check_of_fields(wanted.columns, name)
         if wanted.labels:
             raise ArgumentError(
-                f"bias_by is {', '.join(map(repr, wanted.labels))}, and {name!r} has fields on a grid, whose "
-                "places have no names; expected a table, or an object with a dimension of points.",
+                f"bias_by is {', '.join(map(repr, wanted.labels))}, and {name!r} is one of fields, "
+                "not of rows with names; expected a table, or an object with one dimension, that of points.",
                 key="labels-of-fields",
             )
         if DEPTH in wanted.columns:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.checks import check_memory_limit, check_positive, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.backgrounds import read_background
+from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.column_roles import column_roles
 from cagp_dist.fields.observed_objects import (
     ObservedObject,
@@ -21,7 +22,7 @@ from cagp_dist.fields.observed_objects import (
 )
 from cagp_dist.fields.observed_objects import read as read_source
 from cagp_dist.fields.sources import noise_of_transformed
-from cagp_dist.fields.tables import DataFrameLike
+from cagp_dist.fields.tables import DataFrameLike, is_table
 from cagp_dist.kernels import DEPTH, Kernel
 from cagp_dist.kriging.drift import Drift, MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
@@ -33,6 +34,7 @@ from cagp_dist.pipeline.labelled_fit import PLACE, VARIABLE
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_estimated, is_read
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.prior import Prior
+from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, Space, plane_of
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.variables import Transform
@@ -50,6 +52,26 @@ def read(
             "drift= is now mean=, which takes the same terms; drift= goes with the next release.",
             DeprecationWarning,
             stacklevel=3,
+        )
+    if not isinstance(model.nugget_correlation, bool) or (
+        model.nugget_correlation and not isinstance(model.value, list | tuple)
+    ):
+        raise ArgumentError(
+            f"nugget_correlation is {model.nugget_correlation!r} and value is {model.value!r}; expected True "
+            "or False, and True of several variables.",
+            key="nugget-correlation",
+        )
+    if model.value is not None and not isinstance(model.value, str | list | tuple):
+        raise ArgumentError(
+            f"value is {model.value!r}; expected a name, or a list of several.", key="several-values"
+        )
+    if bias_axes(model) and (model.at is not None or y is not None):
+        raise ArgumentError(
+            f"bias_by is {model.bias_by!r}, and "
+            + ("at was given" if y is None else "y is an array")
+            + ", which do not go together; expected a table with both columns, each of whose fields is a map "
+            "of its own.",
+            key="labels-with-others",
         )
     if isinstance(model.value, list | tuple):
         return _read_variables(model, list(model.value), observations, y)
@@ -136,7 +158,9 @@ def _read_variables(
     model: "Kriging", names: list[str], observations: "Source | ArrayLike", y: ArrayLike | None
 ) -> tuple[ObservedObject, MeanLike]:
     """Read several variables, each as one is read, and put them together."""
-    if y is not None or len(names) < 2 or len(set(names)) < len(names):
+    strings = all(isinstance(name, str) for name in names)
+    made = {f"{name}_{kind}" for name in names for kind in ("mean", "std", "std_computational")}
+    if y is not None or not strings or len(names) < 2 or len(set(names)) < len(names) or made & set(names):
         raise ArgumentError(
             f"value is {names!r}; expected one name, or two and more different ones, of columns of a table "
             "or of variables of a dataset.",
@@ -164,7 +188,13 @@ def _read_variables(
             key: given.get(name) if isinstance(given := getattr(model, key), Mapping) else given
             for key in BY_VARIABLE
         }
-        alone = type(model)(**{**model.get_params(), **own, "value": name})
+        if isinstance(own["mean"], np.number):
+            own["mean"] = float(own["mean"])
+        where = dict(model.where or {})
+        if is_table(observations):  # what is measured beside does not tell repeated rows apart
+            where = {other: ANY for other in names if other != name} | where
+        told = {"value": name, "where": where or None, "nugget_correlation": False}
+        alone = type(model)(**{**model.get_params(), **own, **told})
         observed, mean = read(alone, observations)
         points = observed.points
         if isinstance(alone.noise_std, int | float):
@@ -179,6 +209,14 @@ def _read_variables(
             )
         parts.append(observed)
         settings.append(alone)
+    known = [part.points.noise_variance is not None for part in parts]
+    if model.noise_std is None and sum(known) > 1:
+        raise ArgumentError(
+            "the table has one column of noise, and it cannot be told of which variable it is; expected "
+            "noise_std as a mapping by variable.",
+            key="noise-of-variables",
+            remedies=(Setting("noise_std", {names[0]: "noise_std"}),),
+        )
     points = Observations.together([part.points for part in parts], axis=VARIABLE)
     if model.nugget_correlation:
         _, place = np.unique(points.positions, axis=0, return_inverse=True)
@@ -351,8 +389,9 @@ def bias_axes(model: "Kriging") -> list[str]:
     given = model.bias_by
     if given is None:
         return []
-    names = [given] if isinstance(given, str) else list(given)
-    if not names or not all(isinstance(name, str) and name for name in names):
+    names = [given] if isinstance(given, str) else list(given) if isinstance(given, list | tuple) else []
+    wrong = not names or len(set(names)) < len(names)
+    if wrong or not all(isinstance(name, str) and name and ", " not in name for name in names):
         raise ArgumentError(
             f"bias_by is {given!r}; expected the name of a column, or several.", key="bias-by"
         )

@@ -179,7 +179,8 @@ def krige(
         (the linear model of coregionalisation), fitted together. The result has ``NAME_mean`` and
         ``NAME_std`` for each, and as attributes the correlations of the fields with standard errors. They may
         have been observed at different places. ``noise_std``, ``units`` and ``mean`` may then be mappings by
-        these names. `Kriging.cross_validate` leaves places out whole, or one variable of them.
+        these names; a nugget of each is fitted beside a noise that is given. `Kriging.cross_validate` leaves
+        places out whole, and scores each variable.
     noise_std : str or number, optional
         Standard deviation of the error of an observation: a number, or a column (a variable of a Dataset)
         with one for each. The default is the column ``noise_std`` of the table; without one it is fitted.
@@ -530,7 +531,8 @@ class Kriging:
         -------
         xarray.Dataset
             As for `krige`; for an array the means (q,) or (q, T), or with ``return_std`` means and standard
-            deviations of the field. T are the fields, or the times of ``at``.
+            deviations of the field. T are the fields, or the times of ``at``. Of several variables always a
+            data set.
         """
         observed, learned = self._fitted()
         arrays = are_rows(to) or (self._of_arrays and isinstance(to, DataFrameLike))
@@ -573,10 +575,10 @@ class Kriging:
             together = together.part(np.arange(min(len(together.X), MOST_TOGETHER)))
         plan_of_map(points, together, solver, call.resources, kernel_parts=len(families(given_kernel(self))))
 
-    def _solved(self, targets: Targets, call: _Call, *, corrected: bool) -> Result:
+    def _solved(self, targets: Targets, call: _Call, *, corrected: bool, shared: bool = False) -> Result:
         """Solve, correct distributions if that is wanted, and warn where the observations say nothing."""
         observed, learned = self._fitted(targets)
-        points = wanted_of(targets, observed)
+        points = wanted_of(targets, observed, shared=shared)
         task = self._task(observed, ModelSettings(learned.kernel, learned.mean), points)
         if corrected:
             found = usual_recalibration(
@@ -602,7 +604,7 @@ class Kriging:
     def _map(self, targets: Targets, kind: Kind, call: _Call) -> xr.Dataset:
         """Solve, and give the result as a data set."""
         observed, learned = self._fitted(targets)
-        solved = self._solved(targets, call, corrected=self.recalibration != "none")
+        solved = self._solved(targets, call, corrected=self.recalibration != "none", shared=True)
         if observed.variables:
             return self._map_of_variables(solved.solution, targets, kind)
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
@@ -641,6 +643,12 @@ class Kriging:
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
         values = as_numbers("y", y)
+        if self._fitted()[0].variables:
+            raise ArgumentError(
+                "score is of one variable, and several were fitted; expected predict, whose NAME_mean can be "
+                "compared with values of each.",
+                key="score-of-variables",
+            )
         found = self.predict(X if isinstance(X, DataFrameLike) else np.asarray(X, dtype=np.float64))
         mean = found["mean"].values if isinstance(found, xr.Dataset) else np.asarray(found)
         errors = values - (mean if mean.shape == values.shape else mean.T)
@@ -674,7 +682,7 @@ class Kriging:
             draws = draw_fields(
                 observed.points,
                 self._fitted(targets)[1],
-                wanted_of(targets, observed),
+                wanted_of(targets, observed, shared=False),
                 self.solver,
                 call.resources,
                 size=size,

@@ -95,6 +95,7 @@ def _check_with_labels(model: "Kriging", observed: ObservedObject) -> None:
         "at": model.at is not None,
         "background": model.background is not None,
         f"anisotropy={model.anisotropy!r}": model.anisotropy != "none",
+        f"recalibration={model.recalibration!r}": model.recalibration != "none",
         f"hyperparameters={model.hyperparameters!r}": model.hyperparameters in ("integrate", "integrated"),
         "a kernel with numbers": isinstance(model.kernel, Kernel),
         "numbers of the kernel": any(

@@ -24,7 +24,7 @@ from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
-from cagp_dist.pipeline.labelled_fit import VARIABLE
+from cagp_dist.pipeline.labelled_fit import VARIABLE, variances_of
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_samples import Draws
 from cagp_dist.pipeline.task import Result
@@ -76,10 +76,11 @@ def as_dataset(
     return found.set_coords(QUANTILE_LEVEL) if QUANTILE_LEVEL in found else found
 
 
-def wanted_of(targets: Targets, observed: ObservedObject) -> MapPoints:
+def wanted_of(targets: Targets, observed: ObservedObject, *, shared: bool = True) -> MapPoints:
     """Where a map is wanted, along the axes beside space that observations have: without shared errors.
 
-    Of several variables the targets of each, one after the other; after those of a map the shared errors.
+    Of several variables the targets of each, one after the other; after those of a map the shared errors,
+    unless these are not wanted.
     """
     points, axes = targets.points, observed.points.beside
     if not axes:
@@ -98,10 +99,10 @@ def wanted_of(targets: Targets, observed: ObservedObject) -> MapPoints:
         every = [points.beside({**free, VARIABLE: float(v)}) for v in range(len(observed.variables))]
         return MapPoints.of(joined_targets([each.wanted for each in every]))
     found = points.beside(free)
-    if observed.points.fields > 1:
+    if observed.points.fields > 1 or not shared:
         return found
-    shared = [_shared_errors(observed, axis) for axis in observed.labels]
-    return MapPoints.of(joined_targets([found.wanted, *shared]))
+    errors = [_shared_errors(observed, axis) for axis in observed.labels]
+    return MapPoints.of(joined_targets([found.wanted, *errors]))
 
 
 def _shared_errors(observed: ObservedObject, axis: str) -> LinearFunctionals:
@@ -134,11 +135,10 @@ def with_biases(
         at = slice(end, end + len(names))
         end = at.stop
         mean, std = solution.mean[0, at], solution.std[0, at]
-        called = [name or f"(row {number + 1})" for number, name in enumerate(names)]
         about = f"error that the observations of one {axis} share"
         result[f"bias_{axis}"] = axis, mean, {"long_name": about, **units}
         result[f"bias_{axis}_std"] = axis, std, {"long_name": f"standard deviation of the {about}", **units}
-        result = result.assign_coords({axis: (axis, np.array(called, dtype=str))})
+        result = result.assign_coords({axis: (axis, np.array(names, dtype=str))})
     return result
 
 
@@ -157,15 +157,16 @@ def dataset_of_variables(
     """Give ``NAME_mean`` and ``NAME_std`` of each variable, and how they go together as attributes."""
     q, labels = targets.points.size, observed.points.beside[VARIABLE]
     names = [variable.name for variable in observed.variables]
+    variances, nuggets = variances_of(learned.kernel, len(names))
     maps: list[xr.Dataset] = []
     said: dict[str, object] = {}
     for label, variable in enumerate(observed.variables):
-        noise = np.broadcast_to(learned.known_noise, labels.shape)[labels == label]
-        own = replace(learned, known_noise=noise[0] if (noise == noise[0]).all() else noise)
+        noise = np.broadcast_to(learned.noise_variance, labels.shape)[labels == label] + nuggets[label]
+        one = (noise == noise[0]).all()
+        own = replace(learned, known_noise=noise[0] if one else noise, nugget=0.0)
         part = replace(solution.of_targets(slice(label * q, (label + 1) * q)), drift=None)
         found = as_dataset(part, variable, own, targets, call=call)
-        if learned.correlations is not None:
-            found.attrs["prior_std"] = float(np.sqrt(learned.correlations.variances[label]))
+        found.attrs["prior_std"] = float(np.sqrt(variances[label]))
         said |= {f"{key}_{names[label]}": found.attrs[key] for key in ("prior_std", "noise_std")}
         maps.append(
             found.rename(
@@ -283,7 +284,7 @@ def attributes(
         "solver": "; ".join(prediction.solvers),
         "kernel": repr(kernel),
         **observed.space.lengthscales_said(learned.lengthscales),
-        "prior_std": float(np.sqrt(kernel.variance)),  # over background_std, where that is a field
+        "prior_std": float(np.sqrt(learned.field_variance)),  # over background_std, where that is a field
         "noise_std": noise_text(learned),
         "prior_mean": learned.mean_text,
         "observations_used": observed.points.count,
@@ -394,7 +395,16 @@ def with_recalibration(
 
 
 def dataset_of_samples(draws: Draws, observed: ObservedObject, targets: Targets, *, seed: int) -> xr.Dataset:
-    """Give draws the coordinates of the targets."""
+    """Give draws the coordinates of the targets; of several variables, those of each."""
+    if observed.variables:
+        q = targets.points.size
+        each = [
+            dataset_of_samples(
+                draws._replace(values=draws.values[..., at * q : (at + 1) * q]), own, targets, seed=seed
+            )
+            for at, own in enumerate(observed.variables)
+        ]
+        return xr.merge(each, combine_attrs="drop_conflicts", join="outer", compat="override")
     rows = draws.values[:, 0] if observed.dimension is None else draws.values
     dims = ("sample", *field_dims(observed, targets))
     values = spread(rows, targets)
@@ -431,7 +441,10 @@ def dataset_of_folds(
         part = replace(part, coordinates={**part.coordinates, DEPTH: depth})
     values = points.values[:, places]
     # without one observation its own mean may not be estimated
-    result = found.scores[np.nonzero(~np.isnan(values) & ~np.isnan(found.mean))].pooled()
+    known = ~np.isnan(values) & ~np.isnan(found.mean)
+    labels = np.zeros(places.size) if not observed.variables else points.beside[VARIABLE][places]
+    every = [found.scores[np.nonzero(known & (labels == label))].pooled() for label in np.unique(labels)]
+    result = every[0]
     of_numbers = "that were fitted to all of them"
     if integrated:
         of_numbers = "integrated over with the probabilities that all of them give these"
@@ -448,6 +461,16 @@ def dataset_of_folds(
         "nll": (result.nll, "negative log predictive density", {"units": "1"}),
     }
     dims = field_dims(observed, part)
+    if observed.variables:  # which may have other units
+        by = [variable.name for variable in observed.variables]
+        part = replace(
+            part,
+            coordinates={
+                **part.coordinates,
+                "variable": xr.Variable("observation", np.array(by)[labels.astype(np.intp)]),
+                "scored": xr.Variable("scored", np.array(by)[np.unique(labels).astype(np.intp)]),
+            },
+        )
     return xr.Dataset(
         {
             name: (
@@ -458,8 +481,19 @@ def dataset_of_folds(
             for name, (held, text) in fields.items()
         }
         | {"fold": ("observation", found.split.folds)}
-        | {name: ((), held, {"long_name": text, **units}) for name, (held, text, units) in scores.items()}
-        | {"coverage": ("level", result.coverage, {"long_name": "observations in the central interval"})},
+        | {
+            name: ((), held, {"long_name": text, **units})
+            if not observed.variables
+            else ("scored", np.array([getattr(each, name) for each in every]), {"long_name": text})
+            for name, (held, text, units) in scores.items()
+        }
+        | {
+            "coverage": (
+                ("scored", "level") if observed.variables else "level",
+                np.array([each.coverage for each in every]) if observed.variables else result.coverage,
+                {"long_name": "observations in the central interval"},
+            )
+        },
         coords={
             **target_coordinates(observed, part),
             "level": ("level", result.levels, {"long_name": "level of the interval"}),

@@ -13,12 +13,13 @@ from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.means import MEANS
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.labelled_fit import VARIABLE, variances_of
 from cagp_dist.text import counted
 
 
 def summary(observed: ObservedObject, learned: FittedModel) -> str:
     """Write kernel, noise and fit; see `Kriging.summary`."""
-    kernel, result = learned.kernel, learned.result
+    result = learned.result
     points, unit = observed.points, "".join(f" {text}" for text in observed.units.values())
     noise = np.sqrt(learned.noise_variance)
     shown = f"{noise:.4g}" if noise.ndim == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
@@ -29,8 +30,7 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
         f"kernel       {_kernel(learned)}",
         *(f"lengthscale  {observed.space.lengthscale_text(number)}" for number in learned.lengthscales),
         *_ellipses(learned),
-        f"prior std    {sqrt(kernel.variance):.4g}{unit}",
-        f"noise std    {shown}{unit}",
+        *_spreads(observed, learned, f"{shown}{unit}", unit),
         f"prior mean   {'given' if callable(learned.mean) else learned.mean_text}"
         + ", estimated with the field" * (learned.mean_text in MEANS),
     ]
@@ -40,11 +40,37 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
         [
             *lines,
             f"fit          {result.status.value}, to {learned.fitted_to} ({result.method})",
-            f"             standard errors: {', '.join(_errors(learned))}",
+            *([errors] if (errors := _all_errors(learned)) else []),
             f"numbers      {learned.numbers}",
             *_intervals(learned),
         ]
     )
+
+
+def _spreads(observed: ObservedObject, learned: FittedModel, noise: str, unit: str) -> Iterator[str]:
+    """Write the standard deviations of the field, the noise and of errors that observations share."""
+    if not observed.variables:
+        yield f"prior std    {sqrt(learned.field_variance):.4g}{unit}"
+        yield f"noise std    {noise}"
+        for axis, std in learned.bias_std.items():
+            yield f"bias std     {std:.4g}{unit}, shared by the observations of one {axis}"
+        return
+    names, labels = [each.name for each in observed.variables], observed.points.beside[VARIABLE]
+    variances, nuggets = variances_of(learned.kernel, len(names))
+    every = np.broadcast_to(learned.noise_variance, labels.shape)
+    for label, name in enumerate(names):
+        own = np.sqrt(every[labels == label] + nuggets[label])
+        said = f"{own.min():.4g}" if np.ptp(own) == 0.0 else f"{own.min():.4g} to {own.max():.4g}"
+        yield f"{name:12} prior std {sqrt(variances[label]):.4g}, noise std {said}"
+    if learned.correlations is not None:
+        for pair, value in learned.correlations.attributes(names).items():
+            yield f"             {pair.replace('_', ' ')} {value:.3g}"
+
+
+def _all_errors(learned: FittedModel) -> str:
+    """Write the standard errors, where there are any."""
+    said = ", ".join(_errors(learned))
+    return f"             standard errors: {said}" if said else ""
 
 
 def _intervals(learned: FittedModel) -> Iterator[str]:

@@ -43,7 +43,7 @@ from cagp_dist.means import MEANS, EstimatedMean
 from cagp_dist.pipeline.background import Background, over_scale
 from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.fitting import Sites, choose_sites, fit_numbers
-from cagp_dist.pipeline.map_mean import MeanLike, is_estimated, is_read, mean_of, mean_of_all
+from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_estimated, is_read, mean_of, mean_of_all
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
@@ -142,6 +142,11 @@ class FittedModel:
         return lengthscales_in_space(self.kernel)
 
     @property
+    def field_variance(self) -> float:
+        """Prior variance of the field, without errors that observations share."""
+        return float(sum(part.variance for part in self.kernel.parts if not isinstance(part, SameLabel)))
+
+    @property
     def bias_std(self) -> dict[str, float]:
         """Standard deviations of errors that observations with the same label share, by their axes."""
         shared = (part for part in self.kernel.parts if isinstance(part, SameLabel))
@@ -207,6 +212,8 @@ class FittedModel:
         """The mean for people."""
         if isinstance(self.mean, (str, int, float)):
             return self.mean
+        if isinstance(self.mean, MeansByLabel):
+            return self.mean.text
         if isinstance(self.mean, Background):
             names = () if self.mean.estimated is None else self.mean.estimated.coefficient_names
             beside = f", and estimated with the field: {', '.join(names)}" if names else ""

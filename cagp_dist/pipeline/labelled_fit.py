@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.factors import Coregion, SameLabel, SameLabelOf
 from cagp_dist.kernels import (
     FITTED,
@@ -44,12 +44,13 @@ from cagp_dist.pipeline.fitted_model import (
     known_noise,
     sites_of_fit,
 )
-from cagp_dist.pipeline.fitting import fit_numbers
+from cagp_dist.pipeline.fitting import Sites, fit_numbers, method_of
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, mean_of
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.split import Split
+from cagp_dist.text import counted
 
 VARIABLE, ROW, PLACE = "variable", "row", "place"
 LEAST_NOISE = 1e-6  # Of a variable, in units of its variance, below the nugget that is fitted
@@ -131,7 +132,7 @@ class _Search:
             shared = tuple(cast("Family", SameLabelOf(axis)) for axis in self.labels.bias_by)
             start = _start(
                 (*held.parts, *(SameLabel(NUGGET_SHARE * noise, axis) for axis in self.labels.bias_by)),
-                max((1.0 - NUGGET_SHARE) * noise, NO_NUGGET),
+                max((1.0 - NUGGET_SHARE) * noise, float(np.min(plain.known_noise)), NO_NUGGET),
             )
             found = self._fitted((*parts, *shared), self.observed, start, {})
             if best is None or _likelihood(found) > _likelihood(best):
@@ -253,7 +254,7 @@ class _Search:
             bounds = {"noise_variance": (level, level)}
         if NAMES[2] in bounds:
             start = {**start, "noise_variance": cast("tuple[float, float]", bounds[NAMES[2]])[0]}
-        sites = sites_of_fit(observed, self.split.observed)
+        sites = self._sites(observed)
         with self.narrator.stage("fit", f"labels of {sites.chosen.size:,} observations") as report:
 
             def said(state: FitProgress) -> None:
@@ -277,6 +278,29 @@ class _Search:
         return FittedModel(
             result.prior.kernel, self.mean, known, nugget, result, fitted_to, {}, sites, numbers=PLUGGED_IN
         )
+
+    def _sites(self, observed: Observations) -> Sites:
+        """Choose what decides: places that all times have, or one time where they lack a variable then."""
+        sites = sites_of_fit(observed, self.split.observed)
+        if not self.labels.variables:
+            return sites
+        labels, m = observed.beside[VARIABLE].astype(np.intp), len(self.labels.variables)
+        own = np.bincount(labels[self.split.observed], minlength=m)
+        if (np.bincount(labels[sites.chosen], minlength=m) < np.minimum(own, ENOUGH_VALUES)).any():
+            present = observed.present[:, self.split.observed]
+            counts = np.array([np.bincount(labels[self.split.observed][at], minlength=m) for at in present])
+            time = int(counts.min(axis=1).argmax())
+            chosen = self.split.observed[present[time]]
+            sites = Sites(chosen, np.array([time]), method_of(chosen.size))
+        found = np.bincount(labels[sites.chosen], minlength=m)
+        if (found < FEWEST_VALUES).any():
+            name = self.labels.variables[int(found.argmin())]
+            raise DataError(
+                f"{name!r} has {counted(int(found.min()), 'value')} where the others have most; expected "
+                f"{FEWEST_VALUES} at least, to learn how the variables go together.",
+                key="few-observations",
+            )
+        return sites
 
     def _together(self, scaled: Observations, rows: Sequence[Indices]) -> Array:
         """Correlate variables where two were observed at one place; 0 where hardly any were."""
@@ -326,6 +350,7 @@ class _Search:
 PLUGGED_IN = "Plugged in: numbers of observations with labels are not integrated over."
 CANDIDATES_OF_TERMS: tuple[Family, Family] = (Matern12, Matern52)  # a rough term and a smooth one
 MOST_OF_TERM = 0.85  # Of the variance of a variable, in the term in which it has most at the start
+ENOUGH_VALUES, FEWEST_VALUES = 30, 5  # Of each variable, for a fit to several times, and for any
 FEWEST_PAIRS = 10  # Places where two variables were observed, from which their correlation is guessed
 
 
@@ -374,6 +399,18 @@ class _Start:
                 (0.8 * table + 0.2 * diagonal) * np.sqrt(np.outer(own, own)) for own in (share, 1.0 - share)
             ]
             yield cls([length, length], tables, nuggets)
+
+
+def variances_of(kernel: Kernel, variables: int) -> tuple[Array, Array]:
+    """Prior variances (m,) of the fields of several variables, and of nuggets that go together at a place."""
+    fields, nuggets = np.zeros((2, variables))
+    for part in kernel.parts:
+        own = _table(part, variables, kernel).diagonal()
+        if any(isinstance(factor, SameLabel) for factor in part.factors):
+            nuggets += own
+        else:
+            fields += own
+    return fields, nuggets
 
 
 def _own_noise(observed: Observations) -> Observations:

@@ -60,18 +60,65 @@ def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Ind
     return _of_positions(found, observed.positions.shape[1]) if observed.beside else found
 
 
+@dataclass(frozen=True, eq=False)
+class AtPositions:
+    """A function of positions at points that have more columns."""
+
+    function: Callable[[Array], ArrayLike]
+    columns: int
+
+    def __call__(self, X: Array) -> Array:
+        """Values at points X (n, p)."""
+        return np.asarray(self.function(X[:, : self.columns]))
+
+
 def _of_positions(mean: Mean, columns: int) -> Mean:
     """Give a mean of positions at points that have more columns."""
-
-    def at(function: Callable[[Array], ArrayLike], X: Array) -> Array:
-        return np.asarray(function(X[:, :columns]))
-
     if isinstance(mean, KnownPlusEstimated):
         estimated = _of_positions(mean.estimated, columns)
-        return KnownPlusEstimated(partial(at, mean.known), cast("EstimatedMean", estimated))
+        return KnownPlusEstimated(AtPositions(mean.known, columns), cast("EstimatedMean", estimated))
     if is_estimated(mean):
-        return BasisMean(partial(at, mean.basis_at), mean.coefficient_names)
-    return partial(at, mean) if callable(mean) else mean
+        return BasisMean(AtPositions(mean.basis_at, columns), mean.coefficient_names)
+    return AtPositions(mean, columns) if callable(mean) else mean
+
+
+@dataclass(frozen=True, eq=False)
+class _BasisByLabel:
+    """Columns of the means that are estimated: of each label its own, which are zero at all others."""
+
+    parts: tuple[Mean, ...]
+    at: int  # column of labels
+    positions: int  # columns of positions
+
+    def __call__(self, X: Array) -> Array:
+        """Columns at points X (n, p)."""
+        blocks = []
+        for label, part in enumerate(self.parts):
+            if is_estimated(part):
+                own, block = X[:, self.at] == label, np.zeros((len(X), len(part.coefficient_names)))
+                if own.any():
+                    block[own] = part.basis_at(X[own][:, : self.positions])
+                blocks.append(block)
+        return np.hstack(blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class _KnownByLabel:
+    """What is known of the means of each label."""
+
+    parts: tuple[Mean, ...]
+    at: int
+    positions: int
+    fields: int
+
+    def __call__(self, X: Array) -> Array:
+        """Values at points X (n, p), shape (n, T)."""
+        values = np.zeros((len(X), self.fields))
+        for label, part in enumerate(self.parts):
+            own = X[:, self.at] == label
+            if own.any():
+                values[own] = Prior(Matern32(1.0), 1.0, part).known_at(X[own][:, : self.positions])
+        return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,27 +148,21 @@ class MeansByLabel:
             _mean_of(mean, observed, places[labels[places] == label], fields)
             for label, mean in enumerate(self.means)
         ]
-        estimated = [is_estimated(part) for part in parts]
-
-        def basis(X: Array) -> Array:
-            blocks = [
-                (X[:, at] == label)[:, None] * np.asarray(cast("EstimatedMean", part).basis_at(X[:, :p]))
-                for label, part in enumerate(parts)
-                if estimated[label]
-            ]
-            return np.hstack(blocks)
-
-        def known(X: Array) -> Array:
-            values = np.zeros((len(X), fields.size))
-            for label, part in enumerate(parts):
-                own = X[:, at] == label
-                if own.any():
-                    values[own] = Prior(Matern32(1.0), 1.0, part).known_at(X[own][:, :p])
-            return values
-
-        if not any(estimated):
+        known = _KnownByLabel(tuple(parts), at, p, fields.size)
+        if not any(is_estimated(part) for part in parts):
             return known
+        basis = _BasisByLabel(tuple(parts), at, p)
         return KnownPlusEstimated(known, BasisMean(basis, self.coefficient_names))
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        said = []
+        for mean, name in zip(self.means, self.names, strict=True):
+            own = _family_of(mean)
+            estimated = "" if own is None else ", ".join(own.coefficient_names)
+            said.append(f"{name}: {estimated or ('given' if callable(mean) else f'{mean}')}")
+        return "; ".join(said)
 
 
 def _family_of(mean: MeanLike) -> EstimatedMean | None:

@@ -1,5 +1,7 @@
 """Several variables in one call, against the formula written out, and what is refused."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -187,3 +189,41 @@ def test_a_variable_that_was_never_observed_is_named() -> None:
         cagp.krige(
             table.assign(tmin=np.nan), to=places[["lat", "lon"]], value=["tmin", "tmax"], progress=False
         )
+
+
+def test_what_else_a_model_of_several_variables_gives() -> None:
+    """Samples, folds, a summary; and a model goes through pickle."""
+    table, places = _simulated(40, 9)
+    model = cagp.Kriging(value=["tmin", "tmax"], kernel="matern32", nugget_correlation=True, progress=False)
+    model.fit(table)
+    to = places[["lat", "lon"]]
+    found = pickle.loads(pickle.dumps(model)).predict(to)
+    xr.testing.assert_allclose(found, model.predict(to))
+    # nuggets together are noise of an observation, and none of the field
+    assert found.attrs["noise_std_tmax"] > 0.05
+    draws = model.sample(to, size=400, seed=1)
+    assert draws["tmin"].dims == ("sample", "place")
+    spread = np.abs(draws["tmax"].mean("sample") - found["tmax_mean"]) / found["tmax_std"]
+    assert float(spread.max()) < 5.0 / np.sqrt(400)
+    left = model.cross_validate(5, by="station")
+    assert left.sizes["scored"] == 2
+    assert left["rmse"].sel(scored="tmin") > 0.0
+    assert set(left["variable"].values) == {"tmin", "tmax"}
+    assert "correlation tmin tmax" in model.summary()
+    with pytest.raises(ArgumentError) as refused:
+        model.variogram()
+    assert refused.value.key == "variogram-of-columns"
+
+
+def test_a_variable_is_not_starved_by_gaps() -> None:
+    """Of two times with other gaps one decides, where few places have both."""
+    table, _ = _simulated(40, 11)
+    full = table.assign(tmin=table["tmin"].fillna(10.0))
+    days = [full.assign(date="2024-01-01"), full.assign(date="2024-01-02")]
+    days[0].loc[:20, "tmax"] = np.nan
+    days[1].loc[20:, "tmax"] = np.nan
+    both = pd.concat(days, ignore_index=True)
+    model = cagp.Kriging(value=["tmin", "tmax"], kernel="matern32", progress=False).fit(both)
+    assert model._learned.sites is not None
+    assert model._learned.sites.times.size == 1
+    assert model._learned.sites.chosen.size > 55

@@ -125,8 +125,23 @@ def test_a_row_without_a_name_has_an_error_of_its_own() -> None:
         ("ship", {"anisotropy": "fit"}, "labels-with-others"),
         ("ship", {"prior": cagp.Prior(cagp.Matern32(0.05, 4.0), 0.25, 10.0)}, "kernel-of-axes"),
         ("ship", {"solver": "rings"}, "no-rings"),
+        ("ship", {"at": "observed"}, "labels-with-others"),
+        ("ship", {"recalibration": "local-scale"}, "labels-with-others"),
+        ("ship", {"bias_by": ["ship", "ship"]}, "bias-by"),
+        ("ship", {"nugget_correlation": True}, "nugget-correlation"),
     ],
-    ids=["one group", "a group for each", "no column", "ellipse", "prior without groups", "rings"],
+    ids=[
+        "one group",
+        "a group for each",
+        "no column",
+        "ellipse",
+        "prior without groups",
+        "rings",
+        "at",
+        "scale",
+        "twice",
+        "one",
+    ],
 )
 def test_what_tells_no_bias_is_refused(column: str | None, given: dict[str, Any], key: str) -> None:
     table, places, _ = _simulated(45, 5)
@@ -145,3 +160,19 @@ def test_a_result_without_biases_says_so() -> None:
     with pytest.raises(ArgumentError) as refused:
         plain.cagp.biases()
     assert refused.value.key == "no-biases"
+
+
+def test_what_else_a_model_with_groups_gives() -> None:
+    table, places, _ = _simulated(60, 7)
+    model = cagp.Kriging(value="sst", bias_by="ship", noise_std=0.3, kernel="matern32", progress=False).fit(
+        table
+    )
+    to = places[["lat", "lon"]]
+    found = model.predict(to)
+    mean, std = model.predict(to.to_numpy(), return_std=True)
+    np.testing.assert_allclose(mean, found["mean"], rtol=1e-12)
+    np.testing.assert_allclose(std, found["std"], rtol=1e-9)
+    assert model.sample(to, size=3)["sst"].shape == (3, len(to))
+    field, _ = model.prior_.kernel.parts
+    assert found.attrs["prior_std"] == pytest.approx(np.sqrt(field.variance))
+    assert "bias std" in model.summary()

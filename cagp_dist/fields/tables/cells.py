@@ -147,7 +147,9 @@ def read_labels(
         codes[name] = np.array(
             [float(order.setdefault(text or f"\0{row}", len(order))) for row, text in enumerate(texts)]
         )
-        called[name] = tuple("" if text.startswith("\0") else text for text in order)
+        called[name] = tuple(
+            f"(row {int(kept[int(text[1:])]) + 1})" if text.startswith("\0") else text for text in order
+        )
     return codes, called
 
 
