@@ -26,7 +26,7 @@ DRAWING = (
     *("fit_size", "fit_density", "sum_kernel", "solvers_compared", "exported_maps", "itergp"),
     *("real_field", "known_scale", "scattered_fits", "learned_on_field", "learned_subspaces"),
     *("neighbour_ratios", "neighbour_calibration", "satellite", "hours"),
-    *("hourly_stations", "kernel_rules", "time_rules", "ellipses", "depth"),
+    *("hourly_stations", "kernel_rules", "time_rules", "ellipses", "depth", "shared_labels"),
     "few_observations",
 )
 """Scripts that need no more than a folder for what they draw and save, if anything."""

@@ -123,23 +123,26 @@ def of_jura(folder: Path) -> Iterator[Sequence[str]]:
         yield "Cd", f"with Ni and Zn{', nuggets together' * together}", f"{error:.3f}"
 
 
+def _log_likelihood(model: cagp.Kriging) -> float:
+    """Log-likelihood of a fit."""
+    assert model.fit_result_ is not None
+    assert model.fit_result_.log_likelihood is not None
+    return model.fit_result_.log_likelihood
+
+
 def of_weather(folder: Path) -> Iterator[Sequence[str]]:
     """Lines of log-likelihoods with means of zero: the best of three kernels for each variable, and both."""
     table, names = pd.read_csv(folder / "weather.csv"), ["pressure", "temperature"]
     apart = 0.0
     for name in names:
-        fits = [
-            cagp.Kriging(value=name, kernel=family, mean=0.0, hyperparameters="plug-in", progress=False)
-            .fit(table)
-            .fit_result_.log_likelihood
-            for family in FAMILIES
-        ]
-        apart += max(fits)
+        given = {"value": name, "mean": 0.0, "hyperparameters": "plug-in", "progress": False}
+        models = [cagp.Kriging(kernel=family, **given).fit(table) for family in FAMILIES]
+        apart += max(_log_likelihood(model) for model in models)
     both = cagp.Kriging(value=names, mean=0.0, progress=False).fit(table)
     # which was fitted in units of the standard deviations
     scales = sum(len(table) * np.log(table[name].std(ddof=0)) for name in names)
     yield "apart", f"{apart:.1f}"
-    yield "together", f"{both.fit_result_.log_likelihood - scales:.1f}"
+    yield "together", f"{_log_likelihood(both) - scales:.1f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
