@@ -25,7 +25,7 @@ from pipelines.experiments.output import parser, print_table
 
 Array = NDArray[np.float64]
 
-SEED, SIMULATIONS, QUICK_SIMULATIONS = 0, 40, 1
+SEED, SIMULATIONS, QUICK_SIMULATIONS = 0, 12, 1
 LENGTHSCALE, VARIANCE, NOISE_VARIANCE = 0.05, 4.0, 0.25
 SPARSE, DENSE, PREDICTED, SHIPS, ROWS = 40, 160, 100, 200, 3
 METALS = ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
