@@ -40,6 +40,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Jobs correct error bars only where that is asked for; fits by neighbours take other farther points.",
     ),
+    NumericalVersion(
+        "0.7.0",
+        "2026-11-29",
+        "Numbers of more than 83 stations in time are fitted to hours that follow each other.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

@@ -185,7 +185,8 @@ def fit_in_space_and_time(
 def whole_times(X: Array, places: Indices, most: int) -> Indices:
     """Choose about ``most`` of values at points X (n, 4), whose places are numbered: all of some times.
 
-    These come in runs of mixed lags that are spread over the period. Where they are too few, cells of
+    These come in runs that are spread over the period: of mixed lags, or of so many stations that a dozen
+    times are more than `FITTED`, of times that follow each other. Where they are too few, cells of
     neighbouring places are left out. Values that are nearest in space and time would be those of one station
     after another, which tell little of distances (math 21). Of times that differ from value to value the
     hours count.
