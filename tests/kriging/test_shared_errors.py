@@ -28,7 +28,7 @@ def _simulated(n: int, seed: int, bias_std: float = 1.5) -> tuple[pd.DataFrame, 
     return seen, table[n:].reset_index(drop=True), biases
 
 
-def test_the_map_and_the_errors_are_those_of_the_dense_formula() -> None:
+def test_the_map_and_the_errors_are_those_of_the_dense_formula_t46() -> None:
     table, places, _ = _simulated(90, 1)
     model = cagp.Kriging(value="sst", bias_by="ship", kernel="matern32", progress=False).fit(table)
     found = model.predict(places[["lat", "lon"]])
@@ -49,6 +49,13 @@ def test_the_map_and_the_errors_are_those_of_the_dense_formula() -> None:
     R = H_new - W @ one
     mean = H_new @ c + W @ (y - c[0])
     std = np.sqrt(prior - np.sum(W * K, axis=1) + (R @ np.linalg.inv(A) @ R.T).diagonal())
+
+    # the same by coefficients with a prior, math 25, the constant being one with hardly any
+    P = np.linalg.inv(space(X, X) + noise * np.eye(len(X)))
+    both = np.column_stack([one, F])
+    prior_of = np.diag([1e-12, *np.full(F.shape[1], 1.0 / shared.variance)])
+    coefficients = np.linalg.solve(both.T @ P @ both + prior_of, both.T @ P @ y)
+    np.testing.assert_allclose(coefficients[1:], mean[len(new) :], atol=1e-6)
 
     biases = found.cagp.biases()
     np.testing.assert_allclose(found["mean"], mean[: len(new)], rtol=0, atol=1e-8)
