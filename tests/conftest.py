@@ -67,11 +67,6 @@ _FIRST = (
 )
 
 
-def _of_cluster(nodeid: str) -> bool:
-    """Whether a test has the cluster that tests share, or another one."""
-    return "dask" in nodeid or "cluster" in nodeid
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """A file is done by one process, and what has dask or cluster in its name by one that starts it once.
@@ -85,7 +80,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     class Files(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if _of_cluster(nodeid):
+            if "dask" in nodeid or "cluster" in nodeid:
                 return "cluster"
             return "tests/report" if nodeid.startswith("tests/report/") else nodeid.partition("::")[0]
 
@@ -175,20 +170,6 @@ def may_mount(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 _SHARED_CLUSTERS: list["Client"] = []
-_TESTS_OF_CLUSTERS: set[str] = set()
-_OPENED = ExitStack()
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note for which tests a cluster is kept."""
-    _TESTS_OF_CLUSTERS.update(item.nodeid for item in session.items if _of_cluster(item.nodeid))
-
-
-def pytest_runtest_logfinish(nodeid: str) -> None:
-    """End the cluster after the last of them; one that does nothing takes 4 % of a core."""
-    _TESTS_OF_CLUSTERS.discard(nodeid)
-    if not _TESTS_OF_CLUSTERS:
-        _OPENED.close()
 
 
 @contextmanager
@@ -315,11 +296,10 @@ def two_dask_workers() -> Iterator["Client"]:
     """Client of a cluster of two processes for all tests that neither change nor lose its workers."""
     from .clusters import local_cluster
 
-    with _OPENED:
-        client = _OPENED.enter_context(local_cluster(2))
+    with local_cluster(2) as client:
         _SHARED_CLUSTERS.append(client)
-        _OPENED.callback(_SHARED_CLUSTERS.remove, client)
         yield client
+        _SHARED_CLUSTERS.remove(client)
 
 
 @pytest.fixture
