@@ -80,51 +80,44 @@ def test_the_map_is_that_of_the_dense_formula(goes_together: bool) -> None:
     assert abs(found.attrs["correlation"] - 0.8) < 4.0 * found.attrs["correlation_tmin_tmax_standard_error"]
 
 
-def test_what_is_dense_for_one_variable_helps_the_other() -> None:
-    """Error bars hold, and those of the variable that is seen less are shorter than alone.
+def test_error_bars_hold_and_are_shorter_than_alone() -> None:
+    """Over 10 fields of 40 places with the numbers that made them.
 
-    Of 3 fields of 40 places each, 90 % bars of independent errors have a standard error of .027; neighbours
-    go together, so that three times this is allowed.
+    90 % bars of independent errors have a standard error of .015; neighbours go together, so that six times
+    this is allowed.
     """
-    inside, together, alone = [], [], []
-    for seed in range(3):
+    kernel = cagp.Matern32(0.05) * cagp.Coregion(B)
+    together = cagp.Prior(kernel, 0.5, 0.0)
+    alone = cagp.Prior(cagp.Matern32(0.05, B[0, 0]), 0.5, 0.0)
+    inside, shorter = [], []
+    for seed in range(10):
         table, places = _simulated(70, 10 + seed)
+        table = table.assign(tmin=table["tmin"] - 10.0, tmax=table["tmax"] + 3.0)
         table.loc[:45, "tmin"] = np.nan
-        settings = {"kernel": "matern32", "progress": False}
-        both = cagp.krige(
-            table, to=places[["lat", "lon"]], value=["tmin", "tmax"], kernel="matern32", progress=False
-        )
-        one = cagp.krige(table, to=places[["lat", "lon"]], value="tmin", **settings)
-        inside.append(np.abs(both["tmin_mean"] - places["tmin"]) < 1.645 * both["tmin_std"])
-        together.append(float(np.mean((both["tmin_mean"] - places["tmin"]) ** 2)))
-        alone.append(float(np.mean((one["mean"] - places["tmin"]) ** 2)))
-    assert abs(np.mean(inside) - 0.9) < 3 * 0.027
-    assert np.mean(together) < np.mean(alone)
+        given = {"to": places[["lat", "lon"]], "progress": False}
+        both = cagp.krige(table, value=["tmin", "tmax"], prior=together, **given)
+        one = cagp.krige(table, value="tmin", prior=alone, **given)
+        inside.append(np.abs(both["tmin_mean"] + 10.0 - places["tmin"]) < 1.645 * both["tmin_std"])
+        shorter.append(float((both["tmin_std"] / one["std"]).max()))
+    assert abs(np.mean(inside) - 0.9) < 6 * 0.015
+    assert max(shorter) < 1.0
 
 
-def test_units_scale_the_map_and_leave_correlations() -> None:
-    table, places = _simulated(40, 3)
-    other = table.assign(tmax=1000.0 * table["tmax"])
-    given = {"value": ["tmin", "tmax"], "kernel": "matern32", "progress": False, "to": places[["lat", "lon"]]}
-    first, second = cagp.krige(table, **given), cagp.krige(other, units={"tmax": "mK"}, **given)
-    np.testing.assert_allclose(second["tmax_mean"], 1000.0 * first["tmax_mean"], rtol=1e-4)
-    np.testing.assert_allclose(second["tmin_std"], first["tmin_std"], rtol=1e-3)
-    assert second["tmax_mean"].attrs["units"] == "mK"
-    assert second.attrs["correlation"] == pytest.approx(first.attrs["correlation"], abs=1e-3)
-
-
-def test_the_order_of_variables_does_not_matter() -> None:
+def test_order_and_units_leave_the_map() -> None:
     """To a twentieth of an error bar: the searches end where the likelihood is flat."""
     table, places = _simulated(40, 4)
+    other = table.assign(tmax=1000.0 * table["tmax"])
     given = {"kernel": "matern32", "progress": False, "to": places[["lat", "lon"]]}
     first = cagp.krige(table, value=["tmin", "tmax"], **given)
-    second = cagp.krige(table, value=["tmax", "tmin"], **given)
-    np.testing.assert_allclose(first["tmin_mean"], second["tmin_mean"], atol=0.03)
-    np.testing.assert_allclose(first["tmax_std"], second["tmax_std"], atol=0.03)
+    second = cagp.krige(other, value=["tmax", "tmin"], units={"tmax": "mK"}, **given)
+    np.testing.assert_allclose(second["tmin_mean"], first["tmin_mean"], atol=0.03)
+    np.testing.assert_allclose(second["tmax_std"], 1000.0 * first["tmax_std"], atol=30.0)
+    assert second["tmax_mean"].attrs["units"] == "mK"
+    assert second.attrs["correlation"] == pytest.approx(first.attrs["correlation"], abs=0.01)
 
 
 def test_noise_and_means_are_given_by_variable() -> None:
-    table, places = _simulated(40, 5)
+    table, places = _simulated(30, 5)
     found = cagp.krige(
         table,
         to=places[["lat", "lon"]],
@@ -193,7 +186,7 @@ def test_a_variable_that_was_never_observed_is_named() -> None:
 
 def test_what_else_a_model_of_several_variables_gives() -> None:
     """Samples, folds, a summary; and a model goes through pickle."""
-    table, places = _simulated(40, 9)
+    table, places = _simulated(30, 9)
     model = cagp.Kriging(value=["tmin", "tmax"], kernel="matern32", nugget_correlation=True, progress=False)
     model.fit(table)
     to = places[["lat", "lon"]]
