@@ -39,6 +39,7 @@ $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
 	@echo "Installing the tools for tests, style and documentation into .venv."
 	$(INSTALL) --requirement requirements-dev.lock
 	@$(BIN)/python -m pip check
+	-@$(BIN)/python -m pytest --collect-only -q > /dev/null  # compiles the modules of tests once, not in each process
 	@touch $@
 
 demo: install ## the main job on the built-in field: score table, maps, report
