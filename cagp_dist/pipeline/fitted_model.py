@@ -72,7 +72,6 @@ class Correlations(NamedTuple):
 
     values: Array  # (m, m)
     standard_errors: Array  # (m, m), NaN where there is none
-    variances: Array  # (m,), of the fields
 
     def attributes(self, names: Sequence[str]) -> dict[str, float]:
         """Say them by pairs of names."""
@@ -304,11 +303,12 @@ def fit_model(
     checkpoints: Memo | None = None,
     anisotropy: AnisotropyLike = "none",
     start: Start | None = None,
+    sites: Sites | None = None,
 ) -> FittedModel:
     """Fit what is not ``fixed`` of kernel and noise to the observed places, by maximum likelihood.
 
-    Those that decide are `sites_of_fit`. ``progress`` gets each evaluation. The search begins at ``start``
-    alone, where it is given.
+    Those that decide are ``sites``, by default `sites_of_fit`. ``progress`` gets each evaluation. The search
+    begins at ``start`` alone, where it is given.
     """
     parts, ellipse = families(kernel), ellipse_of(anisotropy, observed)
     if ellipse is not None and not all(isinstance(part, type | MaternOf) for part in parts):
@@ -346,7 +346,7 @@ def fit_model(
             ellipse = None
         if ellipse is None:
             return FittedModel(given, mean, known, level - least, held=reasons)
-    sites = sites_of_fit(observed, split.observed)
+    sites = sites_of_fit(observed, split.observed) if sites is None else sites
     with narrator.stage("fit", f"kernel and noise by {sites.chosen.size:,} observations") as report:
 
         def said(state: FitProgress) -> None:

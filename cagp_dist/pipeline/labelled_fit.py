@@ -7,8 +7,7 @@ whether there is a second term, the likelihood says, less one for each number.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -29,7 +28,6 @@ from cagp_dist.kernels import (
     beside_columns,
     chosen_by,
 )
-from cagp_dist.likelihood.bounds import Given
 from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering
@@ -41,11 +39,10 @@ from cagp_dist.pipeline.fitted_model import (
     KernelLike,
     families,
     fit_model,
-    known_noise,
     sites_of_fit,
 )
-from cagp_dist.pipeline.fitting import Sites, fit_numbers, method_of
-from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, mean_of
+from cagp_dist.pipeline.fitting import Sites, method_of
+from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
@@ -69,12 +66,6 @@ class Labels:
     def any(self) -> bool:
         """Whether there are any."""
         return bool(self.bias_by or self.variables)
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """Columns of labels that points have."""
-        several = (VARIABLE, PLACE) if self.nugget_correlation else (VARIABLE,)
-        return (*self.bias_by, *(several if self.variables else ()))
 
 
 NO_LABELS = Labels()
@@ -121,7 +112,6 @@ class _Search:
     resources: Resources
     narrator: Narrator
     progress: Callable[[FitProgress], None] | None
-    evaluations: Iterator[int] = field(default_factory=count)
 
     def of_shared_errors(self, kernels: Sequence[tuple[Family, ...]]) -> FittedModel:
         """Fit each kernel with errors that groups share, from a fit without them; take the likeliest."""
@@ -130,11 +120,21 @@ class _Search:
             plain = self._alone(self.observed, self.split.observed, parts, self.mean)
             held, noise = plain.kernel, float(np.mean(plain.noise_variance))
             shared = tuple(cast("Family", SameLabelOf(axis)) for axis in self.labels.bias_by)
-            start = _start(
-                (*held.parts, *(SameLabel(NUGGET_SHARE * noise, axis) for axis in self.labels.bias_by)),
-                max((1.0 - NUGGET_SHARE) * noise, float(np.min(plain.known_noise)), NO_NUGGET),
+            least = float(np.min(plain.known_noise))
+            begin = max((1.0 - NUGGET_SHARE) * noise, least, NO_NUGGET)
+            if least > 0.0 and self.nugget_std is not None:  # which holds it
+                begin = least + self.nugget_std**2
+            errors = (SameLabel(NUGGET_SHARE * noise, axis) for axis in self.labels.bias_by)
+            found = replace(
+                self._fitted(
+                    (*parts, *shared),
+                    self.observed,
+                    self.split.observed,
+                    self.mean,
+                    _start((*held.parts, *errors), begin),
+                ),
+                numbers=PLUGGED_IN,
             )
-            found = self._fitted((*parts, *shared), self.observed, start, {})
             if best is None or _likelihood(found) > _likelihood(best):
                 best = found
         assert best is not None
@@ -188,17 +188,15 @@ class _Search:
                 best = found
         assert best is not None
         family = cast("Family", best.kernel.parts[0].factors[0].family)
-        pairs = {(family, family), (CANDIDATES_OF_TERMS if len(kernels) > 1 else (family, family))}
-        more = m + m * (m - 1) // 2 + 1  # numbers of a second term
-        one = best
-        for two in sorted(pairs, key=repr):
-            for begin in _Start.of_two(one, single, self.labels, alike=two[0] is two[1]):
-                found = search._of_terms(two, begin)
-                gain = _likelihood(found) - (
-                    _likelihood(best) if best is not one else _likelihood(one) + more
-                )
-                if gain > 0.0:
-                    best = found
+        pairs = {(family, family), CANDIDATES_OF_TERMS if len(kernels) > 1 else (family, family)}
+        twos = [
+            search._of_terms(two, begin)
+            for two in sorted(pairs, key=repr)
+            for begin in _Start.of_two(best, single, self.labels, alike=two[0] is two[1])
+        ]
+        likeliest = max(twos, key=_likelihood)
+        if _likelihood(likeliest) - _likelihood(best) > m + m * (m - 1) // 2 + 1:  # as many numbers more
+            best = likeliest
         return self._in_units(best, scales, labels)
 
     def _of_terms(self, parts: tuple[Family, ...], start: "_Start") -> FittedModel:
@@ -212,21 +210,33 @@ class _Search:
         table = Coregion(start.nuggets, VARIABLE, independent=not self.labels.nugget_correlation)
         kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * table)))
         least = float(cast("Array", self.observed.noise_variance).min())
-        held: Given = {"noise_variance": (least, least)}
         return self._fitted(
             tuple(part.family for part in kernel),
             self.observed,
+            self.split.observed,
+            self.mean,
             _start(kernel, least),
-            held,
+            self._sites(),
         )
 
     def _alone(
         self, observed: Observations, places: Indices, parts: tuple[Family, ...], mean: MeanLike
     ) -> FittedModel:
         """Fit a kernel in space alone, from which searches begin."""
-        plain = replace(observed, beside={})
+        return self._fitted(parts, replace(observed, beside={}), places, mean)
+
+    def _fitted(
+        self,
+        parts: tuple[Family, ...],
+        observed: Observations,
+        places: Indices,
+        mean: MeanLike,
+        start: Start | None = None,
+        sites: Sites | None = None,
+    ) -> FittedModel:
+        """Fit all numbers of a sum of parts together."""
         return fit_model(
-            plain,
+            observed,
             Split(places),
             kernel=parts,
             mean=mean,
@@ -236,54 +246,14 @@ class _Search:
             resources=self.resources,
             narrator=self.narrator,
             progress=self.progress,
+            start=start,
+            sites=sites,
         )
 
-    def _fitted(
-        self,
-        parts: tuple[Family, ...],
-        observed: Observations,
-        start: Start,
-        held: Given,
-    ) -> FittedModel:
-        """Fit all numbers together from a start."""
-        known = known_noise(observed, self.split.observed, self.noise_std)
-        least = float(known.min() if known.ndim == 0 else known[self.split.observed].min())
-        bounds = dict(held)
-        if least > 0.0 and self.nugget_std is not None and not held:
-            level = least + self.nugget_std**2
-            bounds = {"noise_variance": (level, level)}
-        if NAMES[2] in bounds:
-            start = {**start, "noise_variance": cast("tuple[float, float]", bounds[NAMES[2]])[0]}
-        sites = self._sites(observed)
-        with self.narrator.stage("fit", f"labels of {sites.chosen.size:,} observations") as report:
-
-            def said(state: FitProgress) -> None:
-                report(None, f"likelihood {next(self.evaluations)}")
-                if self.progress is not None:
-                    self.progress(state)
-
-            result, nugget = fit_numbers(
-                parts,
-                observed,
-                sites,
-                mean=mean_of(self.mean, observed, sites.chosen, sites.times),
-                known=known,
-                least=least,
-                held=cast("Given", bounds),
-                resources=self.resources,
-                progress=said,
-                start=start,
-            )
-        fitted_to = f"{sites.chosen.size:,} of {self.split.observed.size:,} observed values"
-        return FittedModel(
-            result.prior.kernel, self.mean, known, nugget, result, fitted_to, {}, sites, numbers=PLUGGED_IN
-        )
-
-    def _sites(self, observed: Observations) -> Sites:
+    def _sites(self) -> Sites:
         """Choose what decides: places that all times have, or one time where they lack a variable then."""
+        observed = self.observed
         sites = sites_of_fit(observed, self.split.observed)
-        if not self.labels.variables:
-            return sites
         labels, m = observed.beside[VARIABLE].astype(np.intp), len(self.labels.variables)
         own = np.bincount(labels[self.split.observed], minlength=m)
         if (np.bincount(labels[sites.chosen], minlength=m) < np.minimum(own, ENOUGH_VALUES)).any():
@@ -340,10 +310,14 @@ class _Search:
                 continue
             parts.append(Product((space, Coregion(table, VARIABLE)), 1.0))
         kernel = parts[0] if len(parts) == 1 else Sum(tuple(parts))
-        said = _correlations(found, m)
-        correlations = said._replace(variances=said.variances * scales**2)
         return replace(
-            found, kernel=kernel, mean=self.mean, known_noise=noise, nugget=0.0, correlations=correlations
+            found,
+            kernel=kernel,
+            mean=self.mean,
+            known_noise=noise,
+            nugget=0.0,
+            numbers=PLUGGED_IN,
+            correlations=_correlations(found, m),
         )
 
 
@@ -449,7 +423,7 @@ def _correlations(found: FittedModel, m: int) -> Correlations:
     known = ~np.isnan(covariance.diagonal())
     own = covariance[np.ix_(known, known)]
     errors = np.sqrt(np.einsum("aij,ab,bij->ij", slopes[known], own, slopes[known]))
-    return Correlations(correlations(x), errors, table(x).diagonal())
+    return Correlations(correlations(x), errors)
 
 
 def _normalised(term: Product) -> Product:
@@ -468,10 +442,7 @@ def _table(part: Elementary, m: int, kernel: Kernel) -> Array:
     columns: Mapping[str, Array] = {
         axis: np.arange(m, dtype=float) if axis == VARIABLE else np.zeros(m) for axis in layout.axes
     }
-    place = np.zeros((m, SPACE_COLUMNS))
-    place[:, 0] = 1.0
-    if layout.globe is False:
-        place[:, 0] = 0.0
+    place = np.tile(np.eye(SPACE_COLUMNS)[0], (m, 1))  # one of the globe as well as of a plane
     X = beside_columns(place, columns)
     return np.asarray(cast("Kernel", part)(X, X))
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import Matern32, beside_columns, in_order_of_columns
+from cagp_dist.kernels import Matern32, in_order_of_columns
 from cagp_dist.means import (
     MEANS,
     BasisMean,
@@ -87,7 +87,7 @@ class _BasisByLabel:
     """Columns of the means that are estimated: of each label its own, which are zero at all others."""
 
     parts: tuple[Mean, ...]
-    at: int  # column of labels
+    at: int  # column of labels, from the end
     positions: int  # columns of positions
 
     def __call__(self, X: Array) -> Array:
@@ -141,8 +141,7 @@ class MeansByLabel:
 
     def of(self, observed: Observations, places: Indices, fields: Indices) -> Mean:
         """Give the mean of all labels together."""
-        column = beside_columns(observed.positions[:1], {axis: np.zeros(1) for axis in observed.beside})
-        at = column.shape[1] - len(observed.beside) + in_order_of_columns(observed.beside).index(self.axis)
+        at = in_order_of_columns(observed.beside).index(self.axis) - len(observed.beside)  # from the end
         p, labels = observed.positions.shape[1], observed.beside[self.axis]
         parts = [
             _mean_of(mean, observed, places[labels[places] == label], fields)

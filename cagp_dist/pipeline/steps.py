@@ -93,37 +93,31 @@ def fit(
                 narrator=told,
                 in_time=asked.in_time,
             )
-        elif asked.labels.any or DEPTH in decide.beside:
-            own = partial(fit_labelled, labels=asked.labels) if asked.labels.any else fit_in_depth
-            model = own(
-                decide,
-                Split(decide.there),
-                kernel=asked.kernel,
-                mean=asked.mean,
-                noise_std=asked.noise_std,
-                nugget_std=asked.nugget_std,
-                resources=execution,
-                narrator=told,
-                progress=progress,
-            )
         else:
             held = asked
             if isinstance(asked.mean, Background) and asked.mean.scales:
                 decide, mean = innovations_over_scale(decide, asked.mean, asked.noise_std)
                 held = replace(asked, mean=mean, noise_std=None, nugget_std=0.0)
-            model = fit_model(
+            way: Callable[..., FittedModel] = partial(
+                fit_model,
+                fixed=held.fixed,
+                checkpoints=execution.checkpoints,
+                anisotropy=asked.anisotropy,
+            )
+            if asked.labels.any:
+                way = partial(fit_labelled, labels=asked.labels)
+            elif DEPTH in decide.beside:
+                way = fit_in_depth
+            model = way(
                 decide,
                 Split(decide.there),
                 kernel=held.kernel,
                 mean=held.mean,
-                fixed=held.fixed,
                 noise_std=held.noise_std,
                 nugget_std=held.nugget_std,
                 resources=execution,
                 narrator=told,
                 progress=progress,
-                checkpoints=execution.checkpoints,
-                anisotropy=asked.anisotropy,
             )
             model = replace(model, mean=asked.mean)
         fitted_again = decide is not observed or decide.there.size < decide.north.size
