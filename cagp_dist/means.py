@@ -20,9 +20,9 @@ from cagp_dist.arrays import Array, Marks, Mask
 from cagp_dist.checks import as_numbers
 from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import area_weights, degrees, is_pole, unit_sphere, widest_gap
-from cagp_dist.space import Space
-from cagp_dist.text import alternatives, counted, place_text
+from cagp_dist.geometry import area_weights, degrees, is_pole, widest_gap
+from cagp_dist.space import SPHERE, Space
+from cagp_dist.text import alternatives, counted
 
 Times = NDArray[np.datetime64]
 Basis = Literal["power", "harmonic"]
@@ -227,81 +227,63 @@ class BasisMean:
         return as_numbers("the basis of the mean", self.function(X))
 
 
-class CovariateField(Protocol):
-    """A static field that a mean depends on."""
+class StaticField(Protocol):
+    """A field without times that a mean is a multiple of."""
 
     @property
     def name(self) -> str: ...
 
+    def at(self, X: Array, /) -> Array: ...  # values (n,) at positions X (n, p), NaN where not known
+
+
+@runtime_checkable
+class CovariateField(StaticField, Protocol):
+    """A static field that is read."""
+
     @property
     def content_sha256(self) -> str: ...
-
-    def at(self, X: Array, /) -> Array: ...  # values (n,) at unit vectors X (n, 3), NaN where not known
 
 
 @dataclass(frozen=True)
 class WithCovariates:
-    """A trend and multiples of static fields."""
+    """A trend and multiples of static fields, an `EstimatedMean`."""
 
-    base: EstimatedMean
-    covariates: tuple[CovariateField, ...]  # at least one
-
-    units: ClassVar[str] = ""
+    trend: EstimatedMean  # with a constant
+    covariates: tuple[StaticField, ...]  # at least one
+    space: Space = SPHERE  # of the places
 
     @property
     def content_sha256(self) -> str:
-        """Digest of all fields."""
-        return joint_sha256([each.content_sha256 for each in self.covariates])
+        """Digest of the fields that are read."""
+        return joint_sha256(
+            [each.content_sha256 for each in self.covariates if isinstance(each, CovariateField)]
+        )
 
     @property
     def coefficient_names(self) -> tuple[str, ...]:
         """Those of the trend, and the names of the fields."""
-        return (*self.base.coefficient_names, *(each.name for each in self.covariates))
+        return (*self.trend.coefficient_names, *(each.name for each in self.covariates))
 
     def basis_at(self, X: Array) -> Array:
-        """Columns at unit vectors X (n, 3), or those beside hours: of trend and fields."""
-        X = X[:, :3]
-        columns = [(each.name, each.at(X)) for each in self.covariates]
-        for name, values in columns:
-            check_known(name, values, lambda row: place_text(*(axis[0] for axis in degrees(X[[row]]))))
-        return np.column_stack([self.base.basis_at(X), *(values for _, values in columns)])
+        """Columns at positions X, or these beside hours (n, 4): of trend and fields."""
+        columns = self.covariates_at(X)
+        for field, values in zip(self.covariates, columns.T, strict=True):
+            check_known(field.name, values, lambda row: place_of(X[row], self.space))
+        return np.column_stack([self.trend.basis_at(X[:, :3]), columns])
+
+    def covariates_at(self, X: Array) -> Array:
+        """Values (n, k) of the fields at positions X, NaN where one is not known."""
+        return np.array([each.at(X[:, :3]) for each in self.covariates]).T
 
     def known_at(self, X: Array) -> Mask:
-        """Tell at which unit vectors X (n, 3) all fields are known."""
-        return np.asarray(np.isfinite([each.at(X) for each in self.covariates]).all(axis=0))
-
-    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
-        """Raise `DataError` if a field is not known at one of these points."""
-        self.basis_at(unit_sphere(latitude_degrees, longitude_degrees))
-
-    def fit(
-        self,
-        latitude_degrees: Array,
-        longitude_degrees: Array,
-        values: ArrayLike,
-        *,
-        times: Times | None = None,
-    ) -> "FittedBasis":
-        """Fit the coefficients as `LatitudePolynomial.fit` does."""
-        columns = as_columns(latitude_degrees, longitude_degrees, values)
-        root = np.sqrt(area_weights(latitude_degrees))[:, None]
-        basis = root * self.basis_at(unit_sphere(latitude_degrees, longitude_degrees))
-        size = np.linalg.norm(basis, axis=0)
-        size[size == 0.0] = 1.0
-        found = np.linalg.lstsq(basis / size, root * columns, rcond=None)[0]
-        return FittedBasis(self, np.asarray(found / size[:, None], dtype=np.float64))
+        """Tell at which positions X all fields are known."""
+        return np.asarray(np.isfinite(self.covariates_at(X)).all(axis=1))
 
 
-@dataclass(frozen=True, eq=False)
-class FittedBasis:
-    """A mean with known coefficients, as a function of points on the unit sphere."""
-
-    family: WithCovariates
-    coefficients: Array  # (k, T)
-
-    def __call__(self, X: Array) -> Array:
-        """Values at unit vectors X (n, 3), shape (n, T)."""
-        return np.asarray(self.family.basis_at(X) @ self.coefficients)
+def place_of(x: Array, space: Space) -> str:
+    """Write where a position (p,) is."""
+    north, east = space.places(x[None])
+    return space.place_text(float(north[0]), float(east[0]))
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,13 @@ from cagp_dist.means import (
     EstimatedMean,
     PlacedFamily,
     ReadFamily,
-    RegionalLinear,
-    check_known,
+    StaticField,
+    WithCovariates,
     mean_family,
+    place_of,
 )
 from cagp_dist.pipeline.background import Background
-from cagp_dist.pipeline.map_mean import MeanLike, is_read
+from cagp_dist.pipeline.map_mean import MeanLike, PartlyKnown, is_read, known_at, known_of, unknown_text
 from cagp_dist.prior import Mean
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.text import alternatives, counted
@@ -87,7 +88,7 @@ class StaticColumn:
                 "" if names is None else f" ({', '.join(dict.fromkeys(map(str, names[place == which])))})"
             )
             shown.append(
-                f"{least[which]:g} and {most[which]:g} at {_place(X[which], observed.space)}{called}"
+                f"{least[which]:g} and {most[which]:g} at {place_of(X[which], observed.space)}{called}"
             )
         more = f" and {differ.size - len(shown):,} others" if differ.size > len(shown) else ""
         warnings.warn(
@@ -117,7 +118,7 @@ class StaticColumn:
             raise ArgumentError(
                 f"mean has the column {self.name!r} of the table, which is not known at "
                 f"{int((~there).sum()):,} of {len(X):,} targets, such as "
-                f"{_place(X[there.argmin()], self.space)}; expected "
+                f"{place_of(X[there.argmin()], self.space)}; expected "
                 f"a table of places with a column {self.name!r}, or an xarray object of such a variable. "
                 "For other targets give the term as a field on a grid, mean=DataArray.",
                 key="covariate-unknown",
@@ -136,62 +137,27 @@ class StaticColumn:
         return found[0] * values + found[1]
 
 
-@dataclass(frozen=True)
-class Drift:
-    """A trend and multiples of static fields, an `EstimatedMean`."""
-
-    trend: EstimatedMean  # with a constant
-    fields: tuple[CovariateField | StaticColumn | PlaneField, ...] = ()
-    space: Space = SPHERE  # of the places
-
-    @property
-    def coefficient_names(self) -> tuple[str, ...]:
-        """Those of the trend, and the names of the fields."""
-        return (*self.trend.coefficient_names, *(field.name for field in self.fields))
-
-    @property
-    def attributes(self) -> dict[str, list[float]]:
-        """What a result says of it: where a trend of the globe is counted from, latitude and longitude."""
-        centre = self.trend.centre_degrees if isinstance(self.trend, RegionalLinear) else None
-        return {} if centre is None else {"centre_of_drift": list(centre)}
-
-    def basis_at(self, X: Array) -> Array:
-        """Columns at positions X, or (n, 4) beside hours: the trend's, and the fields'."""
-        places = X[:, :3]
-        columns = self.fields_at(places)
-        for field, values in zip(self.fields, columns.T, strict=True):
-            check_known(field.name, values, lambda row: _place(places[row], self.space))
-        return np.column_stack([self.trend.basis_at(places), columns])
-
-    def fields_at(self, X: Array) -> Array:
-        """Values (n, k) of the fields at positions X, NaN where one is not known."""
-        return np.array([field.at(X) for field in self.fields]).reshape(-1, len(X)).T
-
-
-def with_known_drift(observed: ObservedObject, mean: Drift | Background) -> ObservedObject:
+def with_known_drift(observed: ObservedObject, mean: PartlyKnown) -> ObservedObject:
     """Leave out the observations at places where a field of the drift, or a background, is not known."""
     points, there = observed.points, observed.points.there
     known = np.ones(len(points.positions), dtype=bool)
-    if isinstance(mean, Background):
-        known[there] = mean.known_at(points.X[there], points)
-    else:
-        known[there] = np.isfinite(mean.fields_at(points.positions[there])).all(axis=1)
+    known[there] = known_at(mean, points.X[there], points)
     if known.all():
         return observed
-    _tell_unknown(mean, "observations", "left out", ~known, points.positions, observed.space)
+    _tell_unknown(mean, "observations", "left out", known, points.positions, observed.space)
     if not points.in_time:  # they keep their rows, as those of a grid have to
         return replace(observed, points=points.only(np.flatnonzero(known)))
     static = {name: column[known] for name, column in observed.static.items()}
     return replace(observed, points=points.at(known), static=static)
 
 
-def known_targets(targets: Targets, drift: Drift, observed: ObservedObject) -> Targets:
+def known_targets(targets: Targets, drift: WithCovariates, observed: ObservedObject) -> Targets:
     """Say at which targets the drift is known, and bring what they have of it to the observations' units.
 
     A target at a station with another value there lies 2 cm beside it, as it is another place in the drift.
     """
     static, beside = dict(targets.static), np.zeros(len(targets.positions), dtype=bool)
-    for term in drift.fields:
+    for term in drift.covariates:
         if isinstance(term, StaticColumn) and term.name in static:
             values = term.brought(static[term.name], targets.static_units.get(term.name, ""))
             there, seen = term.nearest(targets.positions)
@@ -201,20 +167,18 @@ def known_targets(targets: Targets, drift: Drift, observed: ObservedObject) -> T
         step = (
             2e-7
             if targets.space.has_latitudes
-            else 4.0 * max(term.same_place for term in drift.fields if isinstance(term, StaticColumn))
+            else 4.0 * max(term.same_place for term in drift.covariates if isinstance(term, StaticColumn))
         )
         south = np.where(targets.north > 0.0, -step, step)
         targets = replace(targets, north=np.where(beside, targets.north + south, targets.north), grid=None)
     targets = replace(targets, static=static)
-    if not drift.fields:
-        return targets
     wanted = targets.points.wanted
-    values = averaged(wanted, at_targets(drift, targets).fields_at(target_points(wanted)))
+    values = averaged(wanted, at_targets(drift, targets).covariates_at(target_points(wanted)))
     known: Mask = np.asarray(np.isfinite(values).all(axis=1))
     if not known.all():
-        _tell_unknown(drift, "targets", "NaN", ~known, targets.positions, targets.space)
-    seen_at = drift.fields_at(observed.points.positions[observed.points.there])
-    for number, term in enumerate(drift.fields):
+        _tell_unknown(drift, "targets", "NaN", known, targets.positions, targets.space)
+    seen_at = drift.covariates_at(observed.points.positions[observed.points.there])
+    for number, term in enumerate(drift.covariates):
         _tell_far(term, targets, seen_at[:, number], values[known, number])
     return targets if known.all() else replace(targets, known=known)
 
@@ -222,23 +186,22 @@ def known_targets(targets: Targets, drift: Drift, observed: ObservedObject) -> T
 def background_targets(targets: Targets, mean: Background, observed: ObservedObject) -> Targets:
     """Say at which targets a background is known, at all of their times."""
     wanted = targets.points.wanted
-    unknown = (~mean.known_at(target_points(wanted), observed.points)).astype(np.float64)
-    part = averaged(wanted, unknown[:, None])[:, 0].reshape(-1, len(targets.positions))
-    lost: Mask = np.asarray((part > 0.0).any(axis=0))
-    if not lost.any():
+    at_times = known_of(mean, wanted, observed.points).reshape(-1, len(targets.positions))
+    known: Mask = np.asarray(at_times.all(axis=0))
+    if known.all():
         return targets
-    _tell_unknown(mean, "targets", "NaN", lost, targets.positions, targets.space)
-    return replace(targets, known=~lost)
+    _tell_unknown(mean, "targets", "NaN", known, targets.positions, targets.space)
+    return replace(targets, known=known)
 
 
-def at_targets(drift: Drift, targets: Targets) -> Drift:
+def at_targets(drift: WithCovariates, targets: Targets) -> WithCovariates:
     """Give its columns of tables the values that the targets have."""
-    fields = list(drift.fields)
+    fields = list(drift.covariates)
     for number, term in enumerate(fields):
         if isinstance(term, StaticColumn) and term.name in targets.static:
             known = np.concatenate([term.values, targets.static[term.name]])
             fields[number] = replace(term, X=np.vstack([term.X, targets.positions]), values=known)
-    return replace(drift, fields=tuple(fields))
+    return replace(drift, covariates=tuple(fields))
 
 
 def _differ(first: Array, second: Array) -> Mask:
@@ -246,27 +209,12 @@ def _differ(first: Array, second: Array) -> Mask:
     return np.asarray(np.abs(first - second) > SAME_VALUE * np.maximum(np.abs(first), np.abs(second)))
 
 
-def _tell_unknown(
-    mean: Drift | Background, what: str, become: str, unknown: Mask, X: Array, space: Space
-) -> None:
+def _tell_unknown(mean: PartlyKnown, what: str, become: str, known: Mask, X: Array, space: Space) -> None:
     """Warn of places without a value of the drift or background; `DataError` if these are all."""
-    fields = [field.name for field in mean.fields] if isinstance(mean, Drift) else mean.names
-    what_of = "drift" if isinstance(mean, Drift) else "background"
-    text = (
-        f"the {what_of} {' or '.join(map(repr, fields))} is not known at {int(unknown.sum()):,} of "
-        f"{unknown.size:,} {what}, such as {_place(X[unknown.argmax()], space)}: its grid ends before, or it "
-        "is NaN there"
-    )
-    if unknown.all():
-        raise DataError(
-            f"{text}; expected it around them. Check its region and units.", key="covariate-unknown"
-        )
-    warnings.warn(f"{text}. These {what} are {become}.", stacklevel=5)
+    warnings.warn(f"{unknown_text(mean, known, X, space, what)}. These {what} are {become}.", stacklevel=5)
 
 
-def _tell_far(
-    term: CovariateField | StaticColumn | PlaneField, targets: Targets, seen: Array, values: Array
-) -> None:
+def _tell_far(term: StaticField, targets: Targets, seen: Array, values: Array) -> None:
     """Warn where values of a term at targets lie far from those at observations, in other units perhaps."""
     low, high, least, most = (float(end(of)) for of in (seen, values) for end in (np.min, np.max))
     stated = isinstance(term, StaticColumn) and term.name in targets.static
@@ -313,7 +261,7 @@ def mean_given(mean: MeanTerms, observed: ObservedObject) -> MeanLike:
         return mean
     terms = [mean] if single else list(mean) if isinstance(mean, Iterable) else []
     named: list[str] = []
-    fields: list[CovariateField | StaticColumn | PlaneField] = []
+    fields: list[StaticField] = []
     for term in terms:
         if isinstance(term, str) and term in observed.static:
             fields.append(StaticColumn.of(term, observed))
@@ -342,7 +290,7 @@ def mean_given(mean: MeanTerms, observed: ObservedObject) -> MeanLike:
             raise _of_latitudes([*others, name][0])
     trend = mean_family(name, places=(space, points.north[points.there], points.east[points.there]))
     assert isinstance(trend, EstimatedMean)  # no one that is read
-    return Drift(trend, tuple(fields), space) if fields or isinstance(kind, PlacedFamily) else trend
+    return WithCovariates(trend, tuple(fields), space) if fields else trend
 
 
 def _of_latitudes(term: str) -> ArgumentError:
@@ -377,9 +325,3 @@ def _field(term: object) -> CovariateField:
         found: CovariateField = term  # type: ignore[assignment]
         return found
     raise ArgumentError(f"mean has the term {term!r}; expected {_expected()}.", key="mean")
-
-
-def _place(x: Array, space: Space) -> str:
-    """Write where a place is."""
-    north, east = space.places(x[None])
-    return space.place_text(float(north[0]), float(east[0]))

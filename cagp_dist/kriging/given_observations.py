@@ -24,14 +24,15 @@ from cagp_dist.fields.observed_objects import read as read_source
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import DataFrameLike, is_table
 from cagp_dist.kernels import DEPTH, Kernel
-from cagp_dist.kriging.drift import Drift, MeanTerms, mean_given, named_columns, with_known_drift
+from cagp_dist.kriging.drift import MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
+from cagp_dist.means import WithCovariates
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
 from cagp_dist.pipeline.fitted_model import KernelLike, families
 from cagp_dist.pipeline.integration import check_hyperparameters
 from cagp_dist.pipeline.labelled_fit import PLACE, VARIABLE
-from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_estimated, is_read
+from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, is_estimated, is_read
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import Setting
@@ -109,7 +110,7 @@ def read(
         )
         observed = _observe(model, observations, y, in_time=False)
     mean = _mean_of(model, observed)
-    if isinstance(mean, Drift | Background):
+    if isinstance(mean, PartlyKnown):
         observed = with_known_drift(observed, mean)
     if not observed.points.in_time:  # each field has a mean of its own
         check_every_field(observed.points)
@@ -262,10 +263,10 @@ def _mean_of(model: "Kriging", observed: ObservedObject) -> MeanLike:
     if model.mean is not None or model.drift is not None:
         given = mean_given(terms_of_mean(model), observed)
     number = isinstance(given, int | float | np.number)
-    with_fields = isinstance(given, Drift) and bool(given.fields)
     others = {
         "prior": model.prior is not None,
-        f"mean={terms_of_mean(model)!r}": not number and (not is_estimated(given) or with_fields),
+        f"mean={terms_of_mean(model)!r}": isinstance(given, WithCovariates)
+        or not (number or is_estimated(given)),
         "an estimated mean with at": not number and observed.points.in_time,
         f"transform={model.transform!r}": model.transform != "none",
         "background_std with at": model.background_std is not None and observed.points.in_time,

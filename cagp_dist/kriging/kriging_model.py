@@ -19,7 +19,7 @@ from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
-from cagp_dist.kriging.drift import Drift, MeanTerms, at_targets, background_targets, known_targets
+from cagp_dist.kriging.drift import MeanTerms, at_targets, background_targets, known_targets
 from cagp_dist.kriging.given_observations import given_kernel, read, roles_of
 from cagp_dist.kriging.learning import settings_of
 from cagp_dist.kriging.map_dataset import (
@@ -45,6 +45,7 @@ from cagp_dist.kriging.map_targets import (
     of_table,
 )
 from cagp_dist.kriging.summary import summary, why_uninformed
+from cagp_dist.means import WithCovariates
 from cagp_dist.pipeline import AnisotropyLike, Hyperparameters, Resources, Solver
 from cagp_dist.pipeline.background import Background, weighted
 from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
@@ -472,7 +473,7 @@ class Kriging:
     def _at_times(self, targets: Targets, observed: ObservedObject, mean: MeanLike, at: At) -> Targets:
         """Give targets where the mean is known, at times where the observations have theirs."""
         for part in mean.means if isinstance(mean, MeansByLabel) else (mean,):
-            if isinstance(part, Drift):
+            if isinstance(part, WithCovariates):
                 known = targets.known
                 targets = known_targets(targets, part, observed)
                 if known is not None and targets.known is not None:
@@ -816,10 +817,12 @@ class Kriging:
             )
         check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
         learned = self._learned
-        if targets is not None and isinstance(learned.mean, Drift):
+        if targets is not None and isinstance(learned.mean, WithCovariates):
             learned = replace(learned, mean=at_targets(learned.mean, targets))
         if targets is not None and isinstance(learned.mean, MeansByLabel):
-            means = (at_targets(m, targets) if isinstance(m, Drift) else m for m in learned.mean.means)
+            means = (
+                at_targets(m, targets) if isinstance(m, WithCovariates) else m for m in learned.mean.means
+            )
             learned = replace(learned, mean=replace(learned.mean, means=tuple(means)))
         return self._observed, learned
 

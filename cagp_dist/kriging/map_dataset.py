@@ -16,8 +16,8 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
 from cagp_dist.kernels import DEPTH, in_order_of_columns
 from cagp_dist.kriging.at_times import ABOUT
-from cagp_dist.kriging.drift import Drift
 from cagp_dist.kriging.map_targets import Targets, about_depth, of_places
+from cagp_dist.means import RegionalLinear, WithCovariates
 from cagp_dist.pipeline import FitResult
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.cross_validation import LeftOutFolds
@@ -300,8 +300,9 @@ def attributes(
             f"{name}_interval": ends for name, ends in learned.integrated.quantiles(INTERVAL).items()
         } | {"intervals_level": 1.0 - 2.0 * INTERVAL[0]}
     estimated = learned.mean.estimated if isinstance(learned.mean, Background) else learned.mean
-    if isinstance(estimated, Drift):
-        said |= estimated.attributes
+    trend = estimated.trend if isinstance(estimated, WithCovariates) else estimated
+    if isinstance(trend, RegionalLinear):
+        said["centre_of_drift"] = list(trend.centre_degrees)
     if isinstance(background := learned.mean, Background):
         said |= background.attributes
     said |= learned.ellipses

@@ -8,8 +8,10 @@ from typing import TypeAlias, TypeGuard, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array, Indices
-from cagp_dist.errors import ArgumentError
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import Matern32, in_order_of_columns
 from cagp_dist.means import (
     MEANS,
@@ -18,16 +20,49 @@ from cagp_dist.means import (
     FieldMean,
     MeanFamily,
     ReadFamily,
+    WithCovariates,
     mean_family,
+    place_of,
 )
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import KnownPlusEstimated, Mean, Prior
+from cagp_dist.space import Space
 from cagp_dist.variables import range_error
 from cagp_dist.variables.units import conversion
 
 MeanLike: TypeAlias = "str | Mean | MeanFamily | Background | MeansByLabel"
+
+
+# A mean that is not known everywhere: grids of fields end, and have gaps
+PartlyKnown: TypeAlias = WithCovariates | Background
+
+
+def known_at(mean: PartlyKnown, X: Array, observed: Observations) -> Mask:
+    """Tell at which points X (n, p) a mean is known, at all times of the observations."""
+    return mean.known_at(X, observed) if isinstance(mean, Background) else mean.known_at(X)
+
+
+def known_of(mean: PartlyKnown, wanted: Array | LinearFunctionals, observed: Observations) -> Mask:
+    """Tell for which targets a mean is known: at all points that they are sums over."""
+    unknown = (~known_at(mean, target_points(wanted), observed)).astype(np.float64)
+    return np.asarray(averaged(wanted, unknown[:, None])[:, 0] == 0.0)
+
+
+def unknown_text(mean: PartlyKnown, known: Mask, X: Array, space: Space, what: str) -> str:
+    """Say at how many positions a mean is not known; `DataError` if these are all."""
+    names = mean.names if isinstance(mean, Background) else [field.name for field in mean.covariates]
+    text = (
+        f"the {'background' if isinstance(mean, Background) else 'covariate'} "
+        f"{' or '.join(map(repr, names))} is not known at {int((~known).sum()):,} of {known.size:,} {what}, "
+        f"such as {place_of(X[known.argmin()], space)}: its grid ends before, or it is NaN there"
+    )
+    if not known.any():
+        raise DataError(
+            f"{text}; expected it around them. Check its region and units.", key="covariate-unknown"
+        )
+    return text
 
 
 def is_estimated(mean: MeanLike) -> TypeGuard[EstimatedMean]:

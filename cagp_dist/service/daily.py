@@ -226,11 +226,11 @@ def _one(job: Job, time: np.datetime64, observe: Observer, settled: _Settled) ->
     """Solve one time, unless the series has its result; what goes wrong is its own failure, but for some."""
     try:
         if (known := settled.runs.get(time)) is not None and not settled.is_redone(time):
-            task = _prepared(job, observe)
-            keys = map(task.run_key_of, numerical_versions())
+            prepared = _prepared(job, observe)
+            keys = map(prepared.run_key_of, numerical_versions())
             if known.key in keys and _is_there(job, known.key):
                 return Day(time, run=known.key)
-            if _lost_run_before(task, [each for each in settled.runs if each < time]):
+            if _lost_run_before(prepared, [each for each in settled.runs if each < time]):
                 return Day(time, run=known.key, outdated=settled.has_changed(time))
         outcome = run(job, observe=observe)
     except Exception as error:
@@ -278,11 +278,11 @@ def _is_there(job: Job, key: str) -> bool:
         return removed or published(job.output.folder, run_key=key) is not None
 
 
-def _lost_run_before(task: PreparedJob, before: list[np.datetime64]) -> bool:
+def _lost_run_before(prepared: PreparedJob, before: list[np.datetime64]) -> bool:
     """Whether a time went on from one of those before it in the series whose run was removed."""
-    if task.carried is None:
+    if prepared.carried is None:
         return False
-    earlier = task.carried.time
+    earlier = prepared.carried.time
     return bool(before) and (earlier is None or bool(earlier < max(before)))
 
 
@@ -329,6 +329,6 @@ def _prepared(job: Job, observe: Observer) -> PreparedJob:
     """Ingest what is new, and work out what the run depends on."""
     with output_lock(job.output.folder), Clock(observe).stage("Observations") as stage:
         job, field, fit_field = ingest_all(job, report=stage.note)
-        task = prepare_job(job, field, fit_field)
-        stage.summary = f"run {task.run_key}"
-    return task
+        prepared = prepare_job(job, field, fit_field)
+        stage.summary = f"run {prepared.run_key}"
+    return prepared

@@ -254,8 +254,8 @@ def _demands(
     design, places = seen.design, places_on_grid(solver, seen.points, seen.design)
     if isinstance(solver, Neighbours) and design.region_means is not None:
         # how wide a region is among its neighbours, one lengthscale for all coordinates does not change
-        scale = np.ones(seen.inputs.shape[1])
-        of_all = replace(of_all, wide=solver.touched(seen.inputs, design.region_means, scale=scale))
+        scale = np.ones(seen.X.shape[1])
+        of_all = replace(of_all, wide=solver.touched(seen.X, design.region_means, scale=scale))
     present = seen.points.present[:, design.train]
     if of_fold and places is not None:  # elsewhere that with all points stands for it
         present &= np.isin(design.train, design.without_largest_fold)

@@ -161,19 +161,19 @@ def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
     }
 
 
-def strata_of_test(task: PreparedJob) -> list[Strata]:
+def strata_of_test(prepared: PreparedJob) -> list[Strata]:
     """Divide test points of a job by latitude, surface, and roughness and hours of what is known near by."""
-    points, test = task.points, task.design.test
+    points, test = prepared.points, prepared.design.test
     found = strata_of(
         points.north[test],
         points.east[test],
         space=points.space,
-        roughness=roughness_of_test(points.values, task.points.X, task.design),
+        roughness=roughness_of_test(points.values, prepared.points.X, prepared.design),
         units=points.variable.units,
     )
-    if task.seen is None:
+    if prepared.seen is None:
         return found
-    lags = task.seen.lags(points.times, _observed_near(task.points.X, task.design))
+    lags = prepared.seen.lags(points.times, _observed_near(prepared.points.X, prepared.design))
     return [*found, by_lag(lags)]
 
 
@@ -341,8 +341,8 @@ def _sampling_statement(sampled: SampledMap | None) -> dict[str, str]:
     }
 
 
-def _scores(task: PreparedJob, noise: float | Array, step: SolveStep, observed: Array) -> Scores:
-    test, weights = task.design.test, task.design.test_weights
+def _scores(prepared: PreparedJob, noise: float | Array, step: SolveStep, observed: Array) -> Scores:
+    test, weights = prepared.design.test, prepared.design.test_weights
     mean = step.mean[:, : test.size]
     with_noise = np.sqrt(step.std[:, : test.size] ** 2 + noise)
     there = ~np.isnan(observed)
@@ -361,7 +361,7 @@ def _pooled(of_values: PointScores, weights: Array) -> Scores:
 
 
 def attributes_of(
-    task: PreparedJob,
+    prepared: PreparedJob,
     result: Result,
     *,
     groups: Mapping[str, xr.Dataset],
@@ -372,7 +372,7 @@ def attributes_of(
     """Say where a run comes from and what was found."""
     calibration, solution, model = groups["calibration"], result.solution, result.priors.model
     prior = numbers_of(model)
-    job, points, cells = task.job, task.points, task.design.cells
+    job, points, cells = prepared.job, prepared.points, prepared.design.cells
     blank = 0 if cells is None else cells.blank
     # as runs of versions that had a choice say it
     estimate: dict[str, object] = {"mean_estimate": "generalised"} if job.prior.estimates_mean else {}
@@ -380,7 +380,7 @@ def attributes_of(
         estimate["covariates"] = list(job.prior.covariates)
     if isinstance(background := model.mean, Background):
         estimate |= {"background": job.prior.background, **background.attributes}
-    gaps, simulated = task.gaps, groups["simulation"].attrs if "simulation" in groups else {}
+    gaps, simulated = prepared.gaps, groups["simulation"].attrs if "simulation" in groups else {}
     attributes: dict[str, object] = {
         JOB: without_secrets(job.text, job.observations.source),
         "status": solution.status.value,
@@ -389,13 +389,13 @@ def attributes_of(
         "calibration_statement": calibration.attrs["calibration_statement"],
         **{name: said for name, said in calibration.attrs.items() if name in _STATEMENTS},
         **{name: simulated[name] for name in _SIMULATED if name in simulated},
-        "solver": _solver_said(task, solution),
-        "solver_calibrated": task.solver.calibrated == "exact",
-        "solver_calibration": task.solver.calibrated,
+        "solver": _solver_said(prepared, solution),
+        "solver_calibrated": prepared.solver.calibrated == "exact",
+        "solver_calibration": prepared.solver.calibrated,
         "noise_variance": model.usual_noise(result.task.observed),
         **_known_noise(points),
-        **_cross_validation(task),
-        **_blocks(task),
+        **_cross_validation(prepared),
+        **_blocks(prepared),
         **({} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}),
         **_sharp(result.distributions),
         "prior": {
@@ -405,11 +405,11 @@ def attributes_of(
             **by_name(prior, prior_numbers(prior)),
         },
         **({} if result.innovations is None else {INNOVATIONS: result.innovations.attributes()}),
-        **({} if task.carried is None else {PREVIOUS_RUN: task.carried.attributes()}),
+        **({} if prepared.carried is None else {PREVIOUS_RUN: prepared.carried.attributes()}),
         **({} if points.space.has_latitudes else {"geometry": points.space.text, **points.space.said}),
-        "train_count": int(task.design.train.size),
+        "train_count": int(prepared.design.train.size),
         "dropped_missing": points.dropped_missing,
-        **({PRELIMINARY: task.provenance[PRELIMINARY]} if PRELIMINARY in task.provenance else {}),
+        **({PRELIMINARY: prepared.provenance[PRELIMINARY]} if PRELIMINARY in prepared.provenance else {}),
         **({"map_cells_blank": blank} if blank else {}),
         "merged_pole_copies": points.merged_pole_copies,
         "plan": list(solution.plan),
@@ -417,7 +417,7 @@ def attributes_of(
         "work": {name: work.counts() for name, work in clock.work.items() if work.tasks},
         "executor": executor,
         "provenance": {
-            **task.provenance,
+            **prepared.provenance,
             "cagp_dist": version("cagp-dist"),
             "numerical_version": numerical_version(),
             "python": platform.python_version(),
@@ -487,24 +487,24 @@ def _sharp(distributions: Distributions) -> dict[str, object]:
     }
 
 
-def _cross_validation(task: PreparedJob) -> dict[str, object]:
+def _cross_validation(prepared: PreparedJob) -> dict[str, object]:
     """Say which part the folds of a cross-validation have in the numbers that predict them."""
-    wanted = task.job.design.test
+    wanted = prepared.job.design.test
     if not isinstance(wanted, FoldPoints):
         return {}
-    assert task.design.in_folds is not None
-    space, test, height = task.points.space, task.design.test, task.design.in_folds.blocks
+    assert prepared.design.in_folds is not None
+    space, test, height = prepared.points.space, prepared.design.test, prepared.design.in_folds.blocks
     said = (
-        f"{task.design.count_folds} folds: each observed place was predicted from the other folds, with the "
-        "prior mean fitted to them"
+        f"{prepared.design.count_folds} folds: each observed place was predicted from the other folds, with "
+        "the prior mean fitted to them"
     )
-    if task.job.prior.numbers is not None:
+    if prepared.job.prior.numbers is not None:
         said += "."
-    elif task.fit_points is not None:
+    elif prepared.fit_points is not None:
         said += ", kernel and noise to other times."
-    elif task.job.prior.fit_to == "field":
+    elif prepared.job.prior.fit_to == "field":
         said += ", kernel and noise to the whole field."
-    elif test.size <= FEW_PLACES and task.seen is None:
+    elif test.size <= FEW_PLACES and prepared.seen is None:
         said += ", kernel and noise too."
     else:
         said += ", kernel and noise to the half of all folds without its own."
@@ -514,15 +514,15 @@ def _cross_validation(task: PreparedJob) -> dict[str, object]:
     return {"cross_validation": said}
 
 
-def _blocks(task: PreparedJob) -> dict[str, object]:
+def _blocks(prepared: PreparedJob) -> dict[str, object]:
     """Say how far test points that were chosen by blocks are from what was observed."""
     from scipy.spatial import cKDTree
 
-    wanted = task.job.design.test
+    wanted = prepared.job.design.test
     if not isinstance(wanted, BlockPoints):
         return {}
-    space = task.points.space
-    apart = space.distances(np.asarray(cKDTree(task.inputs).query(task.points.X[task.design.test])[0]))
+    space = prepared.points.space
+    apart = space.distances(np.asarray(cKDTree(prepared.X).query(prepared.points.X[prepared.design.test])[0]))
     margin = f", and {wanted.around:g} around them," if wanted.around else ""
     unit = space.distance_attributes.get("units", "")
     said = (
@@ -533,10 +533,10 @@ def _blocks(task: PreparedJob) -> dict[str, object]:
     return {"held_out_blocks": said}
 
 
-def _solver_said(task: PreparedJob, solution: Solution) -> str:
+def _solver_said(prepared: PreparedJob, solution: Solution) -> str:
     """Say which solver a job names, or what was chosen: ``auto: neighbours, 64 nearest neighbours``."""
-    table = task.job.solver
+    table = prepared.job.solver
     if table.build() is None:
-        return f"auto: {solver_name(task.solver)}, {solution.plan[0].partition(':')[0]}"
+        return f"auto: {solver_name(prepared.solver)}, {solution.plan[0].partition(':')[0]}"
     settings = table.model_dump(exclude={"name"}).items()
     return ", ".join([table.name, *(f"{key.replace('_', ' ')} {value}" for key, value in settings)])

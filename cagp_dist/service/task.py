@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import xarray as xr
@@ -21,12 +21,10 @@ from cagp_dist.fields.canonical import field_variable, observation_points, space
 from cagp_dist.fields.selection import parse_times
 from cagp_dist.fields.tables import read_places
 from cagp_dist.geometry import coinciding
-from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import AUTO, KERNELS, Family, Lengthscales, families_of
 from cagp_dist.means import MEANS, EstimatedMean, FieldMean, MeanFamily, PlacedFamily, WithCovariates
 from cagp_dist.pipeline import (
     MOST_FLAT,
-    GridPlaces,
     Model,
     Neighbours,
     Observations,
@@ -43,7 +41,7 @@ from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.fitted_model import ellipse_of
 from cagp_dist.pipeline.map_cells import MapCells
-from cagp_dist.pipeline.map_mean import MeanLike
+from cagp_dist.pipeline.map_mean import MeanLike, PartlyKnown, known_at, known_of, unknown_text
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.maps_at_times import COMPARED_IN_TIME, SAME_HOUR
 from cagp_dist.pipeline.observations import block_size, hours_since
@@ -58,7 +56,7 @@ from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.prior_table import PriorNumbers
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import Wanted, samples_of_map
-from cagp_dist.service.point_roles import Design, design_points, places_on_grid
+from cagp_dist.service.point_roles import Design, design_points
 from cagp_dist.space import SPHERE, Space, moved
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.store.batches import PRELIMINARY
@@ -69,6 +67,8 @@ from cagp_dist.text import shown_time
 from cagp_dist.versions import numerical_version
 
 logger = logging.getLogger(__name__)
+
+JobMean: TypeAlias = MeanFamily | EstimatedMean | Background
 
 # Kernels in time by their names in job files; None: one kernel of the distance in space and time together
 TIME_KERNELS: dict[str, Family | None] = {
@@ -137,17 +137,16 @@ class ChosenPoints:
     wanted: Wanted | None  # places of a table that are to be predicted
     solver: Solver
     fold_solver: Solver  # of each fold of a cross-validation, which leaves gaps
-    places: GridPlaces | None  # where a grid has each observed point, if the solver needs one
     seen: SeenTimes | None = None  # what informs its times, where they inform each other
     carried: Carried | None = None  # the state of the previous run, where the job asks for that
 
     @cached_property
-    def inputs(self) -> Array:
-        """Observed points on the unit sphere, in solver order, shape (n, 3)."""
+    def X(self) -> Array:
+        """Observed points, in solver order, shape (n, p)."""
         return self.points.X[self.design.train]
 
     @cached_property
-    def targets(self) -> Array:
+    def y(self) -> Array:
         """Observed values in the unit of the variable, shape (n, T)."""
         return np.ascontiguousarray(self.points.values[:, self.design.train].T)
 
@@ -229,7 +228,7 @@ class PreparedJob(ChosenPoints):
     """Everything a solve needs; what follows from the fields is worked out once."""
 
     job: Job
-    family: MeanFamily | EstimatedMean  # of the prior mean
+    family: JobMean  # of the prior mean
     provenance: Mapping[str, str]  # source of the field, and digests of it and of all else that is read
     simulations: Simulations | None = None  # fields of the prior that are solved for as well
     fit_points: Observations | None = None  # the field at the times of the fit, if not its own
@@ -290,8 +289,6 @@ class PreparedJob(ChosenPoints):
     @property
     def mean(self) -> MeanLike:
         """Of the prior; that of a field that goes on is fitted before, and then known."""
-        if isinstance(self.family, FirstGuess):
-            return self.family.background
         return _Known(cast("MeanFamily", self.family)) if self.job.prior.is_previous else self.family
 
     def _given(self, numbers: PriorNumbers) -> ModelSettings:
@@ -434,8 +431,12 @@ def prepare_job(
             if cells is not None:
                 read.check_covers(*cells.corners())
         read.check_covers(points.north, points.east)
-    elif design.region_means is not None and isinstance(family, HasHoles):
-        family.basis_at(design.region_means.nodes)  # a mean over a part of a region is another one
+    elif design.region_means is not None and isinstance(family, PartlyKnown):
+        nodes = design.region_means.nodes
+        known = known_at(family, nodes, points)
+        if not known.all():  # a mean over a part of a region is another one
+            said = unknown_text(family, known, nodes, points.space, "points of the regions")
+            raise DataError(f"{said}; expected it around them. Check its region.", key="covariate-unknown")
     if chosen.seen is None:
         check_every_time(points, design.train, family if job.prior.estimates_mean else None)
     provenance = {
@@ -444,7 +445,7 @@ def prepare_job(
         "content_sha256": content_sha256(field),
         **({PRELIMINARY: str(field.attrs[PRELIMINARY])} if PRELIMINARY in field.attrs else {}),
     }
-    if job.prior.background is not None and isinstance(family, FirstGuess):
+    if job.prior.background is not None and isinstance(family, Background):
         provenance |= {"background": job.prior.background, "background_sha256": family.content_sha256}
     elif isinstance(family, WithCovariates):
         provenance |= {"covariates_sha256": family.content_sha256}
@@ -469,7 +470,6 @@ def prepare_job(
         wanted,
         chosen.solver,
         chosen.fold_solver,
-        chosen.places,
         chosen.seen,
         job=job,
         family=family,
@@ -479,46 +479,7 @@ def prepare_job(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class FirstGuess:
-    """A background in the place of a `MeanFamily`: known where its fields are, with nothing to fit."""
-
-    background: Background
-    points: Observations  # whose times it is wanted at
-
-    units: ClassVar[str] = ""
-
-    @property
-    def content_sha256(self) -> str:
-        """Digest of the fields."""
-        return self.background.content_sha256
-
-    def known_at(self, X: Array) -> Mask:
-        """Tell at which unit vectors X (n, 3) it is known, at all times."""
-        return self.background.known_at(X, self.points)
-
-    def basis_at(self, X: Array) -> Array:
-        """Give nothing to estimate; `DataError` where it is not known."""
-        if not (known := self.known_at(X)).all():
-            raise DataError(
-                f"the background is not known at {int((~known).sum()):,} of {known.size:,} points of the "
-                "regions; expected it around them. Check its region.",
-                key="covariate-unknown",
-            )
-        return np.empty((len(X), 0))
-
-    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
-        """Accept every point: places where it is not known are left out."""
-
-    def fit(self, *arguments: Any, **named: Any) -> FieldMean:
-        """Refuse: the background itself is the mean of a task."""
-        raise AssertionError("a background has nothing to fit")
-
-
-HasHoles = WithCovariates | FirstGuess
-
-
-def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> MeanFamily | EstimatedMean:
+def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> JobMean:
     """Read what the mean of a job is fitted from, or its background."""
     table = job.prior
     places = None
@@ -559,7 +520,7 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
             "method.",
             key="background-with-others",
         )
-    return FirstGuess(found, points)
+    return found
 
 
 @dataclass(frozen=True)
@@ -587,10 +548,10 @@ class _Known:
         return self.family.fit(*arguments, **named)
 
 
-def places_of_fit(job: PreparedJob) -> Indices:
+def places_of_fit(prepared: PreparedJob) -> Indices:
     """Places of the field of other times that its numbers are fitted to: those that are observed."""
-    assert job.fit_points is not None
-    points, others, chosen = job.fit_points, job.points, job.design.train
+    assert prepared.fit_points is not None
+    points, others, chosen = prepared.fit_points, prepared.points, prepared.design.train
     found = coinciding(*(of.space.keys(of.north, of.east) for of in (others.at(chosen), points)))
     train = found[found >= 0]
     if train.size == 0:
@@ -602,7 +563,7 @@ def places_of_fit(job: PreparedJob) -> Indices:
     return np.asarray(train)
 
 
-def check_every_time(points: Observations, chosen: Indices, mean: MeanFamily | EstimatedMean | None) -> None:
+def check_every_time(points: Observations, chosen: Indices, mean: JobMean | None) -> None:
     """Raise `DataError` where a time has no value at the chosen points, or does not say its mean."""
     present = points.present[:, chosen]
     there = present.any(axis=1)
@@ -618,12 +579,12 @@ def check_every_time(points: Observations, chosen: Indices, mean: MeanFamily | E
             check_estimable(basis[present[fields[0]]], mean.coefficient_names)
 
 
-def check_informed(job: PreparedJob) -> None:
+def check_informed(prepared: PreparedJob) -> None:
     """Raise `DataError` where a time sees no value, from which the mean is to be estimated."""
-    assert job.seen is not None
-    counts = job.seen.counts(job.points.times, job.design.train)
+    assert prepared.seen is not None
+    counts = prepared.seen.counts(prepared.points.times, prepared.design.train)
     if not counts.all():
-        time = shown_time(job.points.times[counts.argmin()])
+        time = shown_time(prepared.points.times[counts.argmin()])
         raise DataError(
             f"no observed point has a value that {time} may see, by "
             "[design] window_hours, causal and lead_hours; leave this time out, or give a longer window.",
@@ -659,7 +620,7 @@ def wanted_places(address: str | None, space: Space = SPHERE) -> Wanted | None:
         raise ConfigurationError(f"[design] targets: {error}", key="targets") from error
 
 
-def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | EstimatedMean | None) -> ChosenPoints:
+def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> ChosenPoints:
     """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
     points, named = _known_points(job, field, family), job.solver.build()
     named = Rings() if job.prior.is_previous else named
@@ -678,9 +639,9 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | EstimatedMea
         )
     points = points if seen is None else _at_times(job, points)
     wanted, map_table = wanted_places(job.design.targets, points.space), job.design.map
-    if wanted is not None and isinstance(family, HasHoles):
-        known = family.known_at(wanted.X)
-        _tell_unknown(known, wanted.north, wanted.east, "targets", "left out", points.space)
+    if wanted is not None and isinstance(family, PartlyKnown):
+        known = known_at(family, wanted.X, points)
+        _tell_unknown(family, known, wanted.X, wanted.space, "targets", "left out")
         wanted = wanted.at(np.flatnonzero(known))
 
     def solver_at(design: Design) -> Solver:
@@ -695,18 +656,17 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | EstimatedMea
         design = replace(
             design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
         )
-    if isinstance(family, HasHoles):
+    if isinstance(family, PartlyKnown):
         cells, fine = (
-            _known_cells(each, family, spacing_of(points, design))
+            _known_cells(each, family, points, spacing_of(points, design))
             for each in (design.cells, design.mean_cells)
         )
         design = replace(design, cells=cells, mean_cells=fine)
     samples = 0 if seen is not None else samples_of_map(map_table, design.cells, solver)
     design = replace(design, samples=samples)
-    places = places_on_grid(solver, points, design)
     if design.folds is not None:
         fold_solver = solver_at(replace(design, train=design.without_largest_fold))
-    return ChosenPoints(points, design, recalibration, wanted, solver, fold_solver, places, seen)
+    return ChosenPoints(points, design, recalibration, wanted, solver, fold_solver, seen)
 
 
 def _recalibration(job: Job, points: Observations, design: Design, solver: Solver) -> Recalibration:
@@ -738,41 +698,32 @@ def _recalibration(job: Job, points: Observations, design: Design, solver: Solve
     return replace(found, scored_by_folds=design.folds is not None and found.method != "none")
 
 
-def _known_points(job: Job, field: xr.Dataset, family: MeanFamily | EstimatedMean | None) -> Observations:
-    """Observations of a field, without those where a covariate of the mean is not known."""
+def _known_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Observations:
+    """Observations of a field, without those where the mean is not known."""
     job.check_space(space_of(field))
     points = observation_points(field, gaps=job.observations.gaps)
-    if not isinstance(family, HasHoles):
+    if not isinstance(family, PartlyKnown):
         return points
-    known = family.known_at(points.positions)
-    _tell_unknown(known, points.north, points.east, "observations", "left out", points.space)
+    known = known_at(family, points.positions, points)
+    _tell_unknown(family, known, points.positions, points.space, "observations", "left out")
     return points if known.all() else points.keep(known)
 
 
-def _known_cells(cells: MapCells | None, family: HasHoles, spacing_degrees: float) -> MapCells | None:
-    """Leave cells blank where a covariate of the mean is not known."""
+def _known_cells(
+    cells: MapCells | None, family: PartlyKnown, points: Observations, spacing: float
+) -> MapCells | None:
+    """Leave cells blank where the mean is not known."""
     if cells is None:
         return None
-    wanted = cells.inputs(spacing_degrees)
-    unknown = (~family.known_at(target_points(wanted))).astype(np.float64)
-    known: Mask = averaged(wanted, unknown[:, None])[:, 0] == 0.0
-    _tell_unknown(known, *cells.points(), "cells", "blank", cells.space)
+    known = known_of(family, cells.inputs(spacing), points)
+    _tell_unknown(family, known, cells.X, cells.space, "cells", "blank")
     return cells.only(known)
 
 
-def _tell_unknown(known: Mask, north: Array, east: Array, what: str, become: str, space: Space) -> None:
-    """Tell of points without a covariate or background; `DataError` if these are all."""
-    if known.all():
-        return
-    first = int(known.argmin())
-    text = (
-        f"a covariate or background of [prior] is not known at {int((~known).sum()):,} of {known.size:,} "
-        f"{what}, such as {space.place_text(north[first], east[first])}: its grid ends before, or it is "
-        "NaN there"
-    )
-    if not known.any():
-        raise DataError(f"{text}; expected it around them. Check its region.", key="covariate-unknown")
-    logger.warning("%s. These are %s.", text, become)
+def _tell_unknown(mean: PartlyKnown, known: Mask, X: Array, space: Space, what: str, become: str) -> None:
+    """Tell of points where the mean is not known; `DataError` if these are all."""
+    if not known.all():
+        logger.warning("%s. These are %s.", unknown_text(mean, known, X, space, what), become)
 
 
 def _at_times(job: Job, points: Observations) -> Observations:

@@ -44,16 +44,16 @@ name = "cholesky"
 """
 
 
-def fitted_task(count: int, seed: int, fit_to: str) -> tuple[PreparedJob, FittedPrior]:
+def fitted_job(count: int, seed: int, fit_to: str) -> tuple[PreparedJob, FittedPrior]:
     """Choose the points of a job and fit its prior."""
     job = parse_job(JOB.format(count=count, seed=seed, fit_to=fit_to))
     with tempfile.TemporaryDirectory() as folder:
-        task = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
+        prepared = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
     with ThreadExecutor() as executor:
-        return task, fit_prior(task, Execution(executor))
+        return prepared, fit_prior(prepared, Execution(executor))
 
 
-def line(count: int, seed: int, fitted_to: str, task: PreparedJob, fitted: FittedPrior) -> Sequence[str]:
+def line(count: int, seed: int, fitted_to: str, prepared: PreparedJob, fitted: FittedPrior) -> Sequence[str]:
     """Give a line of the table."""
     return (
         f"{count:,}",
@@ -61,17 +61,19 @@ def line(count: int, seed: int, fitted_to: str, task: PreparedJob, fitted: Fitte
         fitted_to,
         *(f"{value:.4g}" for _, value, _ in fitted.estimates()),
         f"{fitted.result.seconds:.1f}",
-        *(f"{value:.3f}" for value in held_out(task, fitted)),
+        *(f"{value:.3f}" for value in held_out(prepared, fitted)),
     )
 
 
-def held_out(task: PreparedJob, fitted: FittedPrior) -> list[float]:
+def held_out(prepared: PreparedJob, fitted: FittedPrior) -> list[float]:
     """RMSE, NLL, CRPS and coverage of 95 % intervals at the held-out points, weighted by area."""
-    test, prior = task.design.test, fitted.model.prior(task.points, task.design.train)
-    posterior = cagp.condition(prior, task.inputs, task.targets, task.new_inputs, solver=task.solver)
+    test, prior = prepared.design.test, fitted.model.prior(prepared.points, prepared.design.train)
+    posterior = cagp.condition(
+        prior, prepared.X, prepared.y, prepared.predicted.points.wanted, solver=prepared.solver
+    )
     given = posterior.mean[:, 0], np.sqrt(posterior.variance + prior.noise_variance)
-    observed = task.points.values[0, test]
-    found = scores(*given, observed, weights=task.design.test_weights, levels=(0.95,)).by_area
+    observed = prepared.points.values[0, test]
+    found = scores(*given, observed, weights=prepared.design.test_weights, levels=(0.95,)).by_area
     return [found.rmse, found.nll, found.crps, float(found.coverage[0])]
 
 
@@ -80,8 +82,8 @@ def table(counts: Sequence[int], seeds: Sequence[int]) -> Iterator[Sequence[str]
     for count in counts:
         for seed in seeds:
             for fit_to in ("observed", "field"):
-                task, fitted = fitted_task(count, seed, fit_to)
-                yield line(count, seed, fit_to, task, fitted)
+                prepared, fitted = fitted_job(count, seed, fit_to)
+                yield line(count, seed, fit_to, prepared, fitted)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -41,14 +41,14 @@ def main() -> None:
         field = open_source(
             observations.source, times=observations.listed_times, cache_directory=Path(folder)
         )
-        task = prepare_job(job, field)
-    test = task.design.test
-    kernel = task.task.model.kernel
-    observed, noise = task.points.values[0, test], job.prior.noise_variance
-    X, y, X_test = task.inputs, task.targets, task.new_inputs[: len(test)]
-    weights, train = task.design.test_weights, task.design.train
+        prepared = prepare_job(job, field)
+    test = prepared.design.test
+    kernel = prepared.task.model.kernel
+    observed, noise = prepared.points.values[0, test], job.prior.noise_variance
+    X, y, X_test = prepared.X, prepared.y, prepared.predicted.points.wanted[: len(test)]
+    weights, train = prepared.design.test_weights, prepared.design.train
     # of least squares, and then known: what is compared are the solvers
-    mean = task.family.fit(task.points.north[train], task.points.east[train], y)
+    mean = prepared.family.fit(prepared.points.north[train], prepared.points.east[train], y)
     print(f"{len(X)} observed, {len(test)} held out; {kernel}, noise variance {noise} K^2")
     print("| solver | m | RMSE [K] | NLL | CRPS [K] | 95 % coverage | mean std [K] |")
     print("|---|---|---|---|---|---|---|")

@@ -45,9 +45,9 @@ def line(count: int, seed: int, kernel: str) -> Sequence[str]:
     """Fit, predict and score: a line of the table."""
     job = parse_job(JOB.format(count=count, seed=seed, kernel=kernel))
     with tempfile.TemporaryDirectory() as folder:
-        task = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
+        prepared = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
     with ThreadExecutor() as executor:
-        fitted = fit_prior(task, Execution(executor))
+        fitted = fit_prior(prepared, Execution(executor))
     parts = fitted.prior.kernel.parts
     result: cagp.FitResult = fitted.result
     assert result.log_likelihood is not None
@@ -61,7 +61,7 @@ def line(count: int, seed: int, kernel: str) -> Sequence[str]:
         result.status.value,
         f"{result.seconds:.0f}",
         f"{result.log_likelihood / result.points:.4f}",
-        *(f"{value:.3f}" for value in held_out(task, fitted)),
+        *(f"{value:.3f}" for value in held_out(prepared, fitted)),
     )
 
 

@@ -60,6 +60,9 @@ def test_points_noise_and_gaps_of_all_times_decide():
 def test_a_plan_and_a_run_say_what_was_taken(tmp_path):
     job = parse_job(job_text(solver=None, output={"root": str(tmp_path)}))
     assert "Solver auto: cholesky, as an exact solve is cheap here" in plan_job(job).lines()
-    task, plan = SimpleNamespace(job=job, solver=NEIGHBOURS), ("64 nearest neighbours: 9 observed points",)
-    said = _solver_said(task, SimpleNamespace(plan=plan))
+    prepared, plan = (
+        SimpleNamespace(job=job, solver=NEIGHBOURS),
+        ("64 nearest neighbours: 9 observed points",),
+    )
+    said = _solver_said(prepared, SimpleNamespace(plan=plan))
     assert said == "auto: neighbours, 64 nearest neighbours"

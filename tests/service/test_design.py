@@ -434,13 +434,13 @@ def test_run_and_report_say_how_far_test_points_of_blocks_are_from_observed_ones
         design={"train": {"kind": "all"}, "test": blocks(30, degrees=30.0, margin_degrees=5.0)},
         output={"root": tmp_path / "out"},
     )
-    task = prepare_job(
+    prepared = prepare_job(
         parse_job(text),
         open_synthetic(Synthetic(Matern32(0.05, 22.0)), selection=Selection(grid_degrees=10.0)),
     )
     path = run(parse_job(text)).path
     said = xr.open_zarr(path).attrs["held_out_blocks"]
-    points, design = task.points, task.design
+    points, design = prepared.points, prepared.design
     apart = angle(*np.deg2rad([points.north, points.east]), design.test, design.train)
     nearest = 6371.0088 * apart.min(axis=1)
     assert said == (

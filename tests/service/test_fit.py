@@ -83,14 +83,14 @@ def job_text(tmp_path):
 @pytest.fixture(scope="module")
 def fitted_job(tmp_path_factory):
     """The job as it is prepared, and what is fitted to it."""
-    task = prepare_job(parse_job(text_of_job(tmp_path_factory.mktemp("job"))), drawn())
-    return task, fitted_in(task)
+    prepared = prepare_job(parse_job(text_of_job(tmp_path_factory.mktemp("job"))), drawn())
+    return prepared, fitted_in(prepared)
 
 
-def fitted_in(task):
+def fitted_in(prepared):
     said = []
     told = Execution(SerialExecutor(), progress=lambda part, text: said.append((part, text)))
-    fitted = fit_prior(task, told)
+    fitted = fit_prior(prepared, told)
     assert said
     assert all(part is None and text.startswith("likelihood ") for part, text in said)
     return fitted
@@ -169,16 +169,16 @@ def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypa
     whole = job_text.replace(
         '{ kind = "random", count = 250, seed = 0, weight = "equal" }', '{ kind = "all" }'
     )
-    task = prepare_job(parse_job(whole), field)
-    assert task.design.train.size == 584
-    fitted = fitted_in(task)
+    prepared = prepare_job(parse_job(whole), field)
+    assert prepared.design.train.size == 584
+    fitted = fitted_in(prepared)
     assert fitted.attributes()["likelihood"] == (
         "exact, by the rings of the grid, 30 points of which are missing"
     )
-    sites = sites_of_fit(task.points, np.sort(task.design.train))
-    X = unit_sphere(task.points.north[sites.chosen], task.points.east[sites.chosen])
+    sites = sites_of_fit(prepared.points, np.sort(prepared.design.train))
+    X = unit_sphere(prepared.points.north[sites.chosen], prepared.points.east[sites.chosen])
     y, N = (
-        task.points.values[:, sites.chosen],
+        prepared.points.values[:, sites.chosen],
         null_space(cagp.mean_family("harmonic-latitude").basis_at(X).T),
     )
     kernel, noise = fitted.prior.kernel, fitted.prior.noise_variance
@@ -190,17 +190,17 @@ def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypa
     assert_within(fitted, standard_errors=4.0)
 
 
-def fitted_directly(task, where, values):
+def fitted_directly(prepared, where, values):
     """The same from the library: REML beside a mean that is estimated."""
     return fit_likelihood(cagp.Matern32, where, values, mean=cagp.mean_family("harmonic-latitude"))
 
 
 def test_the_observed_points_are_fitted_and_the_numbers_are_found(fitted_job):
-    task, fitted = fitted_job
+    prepared, fitted = fitted_job
     assert_within(fitted, standard_errors=4.0)
     assert (fitted.where, fitted.fit_to) == ("the 250 observed points", "observed")
     assert (fitted.result.method, fitted.result.points) == ("dense", 250)
-    direct = fitted_directly(task, task.inputs, task.targets)
+    direct = fitted_directly(prepared, prepared.X, prepared.y)
     np.testing.assert_allclose(
         [value for _, value, _ in fitted.estimates()],
         [direct.prior.kernel.lengthscale, direct.prior.kernel.variance, direct.prior.noise_variance],
@@ -208,28 +208,28 @@ def test_the_observed_points_are_fitted_and_the_numbers_are_found(fitted_job):
     )
 
 
-def with_known_noise(task, known):
-    """The same task where the noise of half of the points is known to be so large, and is drawn."""
-    points = task.points
+def with_known_noise(prepared, known):
+    """The same job where the noise of half of the points is known to be so large, and is drawn."""
+    points = prepared.points
     variance = np.where(np.arange(points.north.size) % 2, known, 0.02)
     drawn = np.sqrt(variance) * np.random.default_rng(0).standard_normal(points.values.shape)
     points = dataclasses.replace(points, values=points.values + drawn, noise_variance=variance)
-    return dataclasses.replace(task, points=points)
+    return dataclasses.replace(prepared, points=points)
 
 
 def test_numbers_are_fitted_beside_the_known_noise_of_each_point(field, job_text):
     """What the field was drawn with comes on top of it."""
-    task = with_known_noise(prepare_job(parse_job(job_text), field), 9.0)
-    fitted = fitted_in(task)
+    prepared = with_known_noise(prepare_job(parse_job(job_text), field), 9.0)
+    fitted = fitted_in(prepared)
     assert fitted.result.status.ok
     assert_within(fitted, standard_errors=4.0)
-    chosen = sites_of_fit(task.points, np.sort(task.design.train)).chosen
-    X = unit_sphere(task.points.north[chosen], task.points.east[chosen])
+    chosen = sites_of_fit(prepared.points, np.sort(prepared.design.train)).chosen
+    X = unit_sphere(prepared.points.north[chosen], prepared.points.east[chosen])
     N = null_space(cagp.mean_family("harmonic-latitude").basis_at(X).T)
     kernel, nugget = fitted.prior.kernel, fitted.prior.noise_number
-    G = kernel(X, X) + np.diag(task.points.noise_variance[chosen] + nugget)
+    G = kernel(X, X) + np.diag(prepared.points.noise_variance[chosen] + nugget)
     distribution = multivariate_normal(np.zeros(N.shape[1]), N.T @ G @ N)
-    expected = distribution.logpdf(task.points.values[:, chosen] @ N).sum()
+    expected = distribution.logpdf(prepared.points.values[:, chosen] @ N).sum()
     assert fitted.result.log_likelihood == pytest.approx(expected, abs=1e-4)
     *_, (low, high) = fitted.intervals()
     assert 0.0 < low < nugget < high
@@ -237,19 +237,19 @@ def test_numbers_are_fitted_beside_the_known_noise_of_each_point(field, job_text
 
 
 def test_beside_a_known_noise_that_says_it_all_there_is_next_to_none(field, job_text):
-    task = prepare_job(parse_job(job_text), field.isel(time=[0]))
-    known = np.full(task.points.north.size, 9.0)
-    known[task.design.train[0]] = 8.0
+    prepared = prepare_job(parse_job(job_text), field.isel(time=[0]))
+    known = np.full(prepared.points.north.size, 9.0)
+    known[prepared.design.train[0]] = 8.0
     fitted = fitted_in(
-        dataclasses.replace(task, points=dataclasses.replace(task.points, noise_variance=known))
+        dataclasses.replace(prepared, points=dataclasses.replace(prepared.points, noise_variance=known))
     )
     assert fitted.prior.noise_number == pytest.approx(8.0 * NO_NUGGET)
 
 
-def spoiled(field, task):
+def spoiled(field, prepared):
     """The same field with other values at the points that were not observed."""
-    points, other = task.points, field.copy(deep=True)
-    hidden = np.setdiff1d(np.arange(points.north.size), task.design.train)
+    points, other = prepared.points, field.copy(deep=True)
+    hidden = np.setdiff1d(np.arange(points.north.size), prepared.design.train)
     values = xr.DataArray(np.arange(hidden.size) % 7.0 - 20.0, dims="point")
     for latitude, longitude, value in zip(points.north[hidden], points.east[hidden], values, strict=True):
         where = (
@@ -284,16 +284,16 @@ def test_values_that_were_not_observed_are_not_read(field, job_text, train, monk
 
 def test_observed_points_that_are_a_grid_are_fitted_by_its_rings(field, job_text):
     text = job_text.replace('"random", count = 250, seed = 0, weight = "equal"', '"stride", step = 2')
-    task = prepare_job(parse_job(text), field)
-    fitted = fitted_in(task)
-    inner = np.count_nonzero(np.abs(task.points.north[task.design.train]) < 90.0)
+    prepared = prepare_job(parse_job(text), field)
+    fitted = fitted_in(prepared)
+    inner = np.count_nonzero(np.abs(prepared.points.north[prepared.design.train]) < 90.0)
     assert (fitted.result.method, fitted.result.points) == ("rings", inner)
-    assert fitted.where == f"the {task.design.train.size} observed points"
+    assert fitted.where == f"the {prepared.design.train.size} observed points"
     assert_within(fitted, standard_errors=4.0)
 
 
 def test_all_times_are_fields_of_one_prior_and_said_to_be(fitted_job, field, job_text, monkeypatch):
-    task, fitted = fitted_job
+    prepared, fitted = fitted_job
     assert fitted.times == fitted.attributes()["times"] == 2
     assert 1.5 < fitted.effective_times <= 2.0  # drawn independently
     assert "2 times as fields of one prior, worth" in fitted.line()
@@ -302,7 +302,7 @@ def test_all_times_are_fields_of_one_prior_and_said_to_be(fitted_job, field, job
     assert "times" not in alone.line()
     # more values than a fit takes: evenly spread times
     monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_VALUES", 300)
-    capped = fitted_in(task)
+    capped = fitted_in(prepared)
     assert capped.where == "the 250 observed points at 1 of 2 times, evenly spread"
     np.testing.assert_allclose(
         [value for _, value, _ in capped.estimates()], [value for _, value, _ in alone.estimates()], rtol=1e-9
@@ -350,27 +350,27 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(fitted_job):
 
 def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
     monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_DENSE", 100)
-    task = prepare_job(parse_job(job_text), field)
-    fitted = fitted_in(task)
+    prepared = prepare_job(parse_job(job_text), field)
+    fitted = fitted_in(prepared)
     assert (fitted.result.method, fitted.result.points) == ("vecchia", 250)
     assert fitted.where == "the 250 observed points"
     said = fitted.attributes()["likelihood"]
     assert said == "Vecchia's, by conditionals of groups of 20 on 180 neighbours"
     assert_within(fitted, standard_errors=4.0)
     monkeypatch.setattr("cagp_dist.likelihood.vecchia.conditionals.MOST_CONDITIONALS", 100)
-    some = sites_of_fit(task.points, np.sort(task.design.train)).likelihood
+    some = sites_of_fit(prepared.points, np.sort(prepared.design.train)).likelihood
     assert some == "Vecchia's, by a sample of 90 of 250 conditionals, in groups of 20 on 180 neighbours"
 
 
 def test_the_whole_field_is_fitted_on_request_and_the_numbers_are_found(field, job_text):
-    task = prepare_job(parse_job(with_field(job_text)), field)
-    fitted = fitted_in(task)
+    prepared = prepare_job(parse_job(with_field(job_text)), field)
+    fitted = fitted_in(prepared)
     assert_within(fitted, standard_errors=4.0)
     assert fitted.where == "the whole field of 612 points, test points included"
     assert (fitted.attributes()["fit_to"], fitted.attributes()["where"]) == ("field", fitted.where)
     assert (fitted.result.method, fitted.result.points) == ("rings", 612)
     grid = cagp.LatLonGrid(np.arange(-80.0, 81.0, 10.0), 36)
-    direct = fitted_directly(task, grid, field.t2m.values[:, 1:-1].astype(float))
+    direct = fitted_directly(prepared, grid, field.t2m.values[:, 1:-1].astype(float))
     np.testing.assert_allclose(
         [value for _, value, _ in fitted.estimates()],
         [direct.prior.kernel.lengthscale, direct.prior.kernel.variance, direct.prior.noise_variance],
@@ -385,8 +385,8 @@ def test_a_region_is_fitted_at_its_observed_points(field, job_text):
         SETTINGS,
         selection=Selection(grid_degrees=10.0, times=job.observations.times, area=job.observations.area),
     )
-    task = prepare_job(job, regional)
-    fitted = fitted_in(task)
+    prepared = prepare_job(job, regional)
+    fitted = fitted_in(prepared)
     assert fitted.where == "the 200 observed points"
     assert (fitted.result.method, fitted.result.points) == ("dense", 200)
     assert_within(fitted, standard_errors=4.0)
@@ -400,10 +400,10 @@ def test_a_field_with_a_gap_is_fitted_point_by_point(field, job_text):
     assert_within(fitted, standard_errors=4.0)
     field.t2m[1, :12] = np.nan  # the whole grid of the first time says more
     job = parse_job(with_field(job_text))
-    task = prepare_job(job, field)
-    sites = sites_of_fit(task.points)
+    prepared = prepare_job(job, field)
+    sites = sites_of_fit(prepared.points)
     assert (sites.method, sites.times.tolist(), sites.grid.shape) == ("rings", [0], (17, 36))
-    assert fitted_to_sites(job.prior, task.points, sites) == f"612 of {whole}, at 1 of 2 times"
+    assert fitted_to_sites(job.prior, prepared.points, sites) == f"612 of {whole}, at 1 of 2 times"
 
 
 def test_the_fit_of_a_job_says_what_it_does_and_publishes_nothing(job_text, tmp_path):
@@ -559,8 +559,8 @@ def test_a_sum_is_fitted_and_its_table_can_be_pasted_into_the_job(sum_text):
     drawn = open_synthetic(
         Synthetic(SUM, noise_variance=0.5, seed=2), selection=Selection(grid_degrees=6.0, times=times)
     )
-    task = prepare_job(parse_job(with_field(sum_text)), drawn)
-    fitted = fitted_in(task)
+    prepared = prepare_job(parse_job(with_field(sum_text)), drawn)
+    fitted = fitted_in(prepared)
     assert fitted.result.status.ok
     truth = {
         "lengthscale_1": 0.12,
@@ -581,7 +581,7 @@ def test_a_sum_is_fitted_and_its_table_can_be_pasted_into_the_job(sum_text):
     for (low, high), (_, value, error) in zip(ends, fitted.estimates(), strict=True):
         assert low * high == pytest.approx(value**2)  # symmetric on the log scale
         assert np.log(high / low) == pytest.approx(2.0 * 1.959964 * error / value, rel=1e-6)  # delta method
-    table = prior_table(task.job.prior, fitted)
+    table = prior_table(prepared.job.prior, fitted)
     before, _, after = sum_text.partition("[prior]")
     pasted = parse_job(before + table + after.partition("[cluster]")[2].join(("\n[cluster]", "")))
     assert pasted.prior.kernel == "matern32 + matern32"
@@ -612,8 +612,8 @@ def test_numbers_may_be_fitted_to_other_times(field, job_text):
         SETTINGS, selection=Selection(grid_degrees=10.0, times=["2020-02-01", "2020-02-02", "2020-02-03"])
     )
     job = parse_job(with_fit_times(job_text, json.dumps(["2020-02-01", "2020-02-02", "2020-02-03"])))
-    task = prepare_job(job, field, later)
-    fitted = fitted_in(task)
+    prepared = prepare_job(job, field, later)
+    fitted = fitted_in(prepared)
     alone = fitted_in(prepare_job(parse_job(job_text), later))
     assert fitted.estimates() == alone.estimates()
     assert (fitted.times, fitted.where) == (
@@ -627,9 +627,9 @@ def test_numbers_may_be_fitted_to_other_times(field, job_text):
 
 def test_a_place_without_values_at_the_times_of_the_fit_is_left_out(field, job_text):
     job = parse_job(with_fit_times(job_text, '["2020-01-01", "2020-01-02"]'))
-    task = prepare_job(job, field, field)
+    prepared = prepare_job(job, field, field)
     latitude, longitude = (
-        degrees[task.design.train[:40]] for degrees in (task.points.north, task.points.east)
+        degrees[prepared.design.train[:40]] for degrees in (prepared.points.north, prepared.points.east)
     )
     row, column = np.searchsorted(field.latitude, latitude), np.searchsorted(field.longitude, longitude)
     later = field.copy(deep=True)
@@ -637,8 +637,8 @@ def test_a_place_without_values_at_the_times_of_the_fit_is_left_out(field, job_t
     assert prepare_job(job, field, later).to_fit.fitted_to.there.size == 210
     later.t2m.values[:] = np.nan
     later.t2m.values[:, row, column] = 280.0
-    of_the_others = dataclasses.replace(task.design, train=task.design.train[40:])
-    apart = dataclasses.replace(task, fit_points=observation_points(later), design=of_the_others)
+    of_the_others = dataclasses.replace(prepared.design, train=prepared.design.train[40:])
+    apart = dataclasses.replace(prepared, fit_points=observation_points(later), design=of_the_others)
     with pytest.raises(DataError) as refusal:
         _ = apart.to_fit
     assert refusal.value.key == "nothing-at-fit-times"

@@ -167,15 +167,15 @@ def test_gaps_that_are_the_same_at_all_times_make_no_difference(field, tmp_path)
         for key in one.variables.keys() - {"seconds"}:
             np.testing.assert_array_equal(one[key].values, other[key].values)
     plain = job(same)
-    task = prepare_job(plain, ingest(plain, report=lambda text: None))
-    assert task.run_key == run_key(
+    prepared = prepare_job(plain, ingest(plain, report=lambda text: None))
+    assert prepared.run_key == run_key(
         job=plain.canonical(),
-        input_hash=task.provenance["content_sha256"],
+        input_hash=prepared.provenance["content_sha256"],
         tiling={
             "block_size": tiling.POINT_TILE,
             "column_group": tiling.COLUMN_GROUP,
             "smallest_row_tile": tiling.SMALLEST_ROW_TILE,
-            "blank_cells": task.design.cells.blank,
+            "blank_cells": prepared.design.cells.blank,
         },
         dtype="float64",
         numerical_version=numerical_version(),
@@ -221,16 +221,16 @@ def test_a_time_without_a_value_to_score_is_reported_as_such(field, tmp_path):
 
 def test_a_fit_takes_the_times_and_points_without_gaps(field):
     parsed = job(field, prior=False)
-    task = prepare_job(parsed, ingest(parsed, report=lambda text: None))
-    sites = sites_of_fit(task.points, np.sort(task.design.train))
-    values = task.points.values[np.ix_(sites.times, sites.chosen)]
+    prepared = prepare_job(parsed, ingest(parsed, report=lambda text: None))
+    sites = sites_of_fit(prepared.points, np.sort(prepared.design.train))
+    values = prepared.points.values[np.ix_(sites.times, sites.chosen)]
     assert np.isfinite(values).all()
-    assert fitted_to_sites(parsed.prior, task.points.only(task.design.train), sites) == (
-        f"{sites.chosen.size:,} of the {task.design.train.size:,} observed points, at {sites.times.size} of "
-        "4 times"
+    assert fitted_to_sites(parsed.prior, prepared.points.only(prepared.design.train), sites) == (
+        f"{sites.chosen.size:,} of the {prepared.design.train.size:,} observed points, at "
+        f"{sites.times.size} of 4 times"
     )
-    assert np.isin(sites.chosen, task.design.train).all()
-    assert values.size > 2 * task.design.train.size
+    assert np.isin(sites.chosen, prepared.design.train).all()
+    assert values.size > 2 * prepared.design.train.size
     assert fit_job(parsed).ok
 
 

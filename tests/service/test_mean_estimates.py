@@ -61,7 +61,7 @@ def job(tmp_path, field):
     return make
 
 
-def task_of(parsed):
+def prepared_of(parsed):
     return prepare_job(parsed, ingest(parsed, report=lambda line: None))
 
 
@@ -96,7 +96,7 @@ def published(outcome, group):
 def test_a_job_gives_what_condition_gives(job, tmp_path, static, solver):
     parsed = job(solver, mean="quadratic-latitude", covariates=[f"{static}:elevation"])
     outcome = run(parsed)
-    task = task_of(parsed)
+    prepared = prepared_of(parsed)
     with xr.open_dataset(tmp_path / "static.nc", engine="h5netcdf") as dataset:
         relief = covariate(dataset.elevation.load())
     prior = cagp.Prior(
@@ -104,7 +104,9 @@ def test_a_job_gives_what_condition_gives(job, tmp_path, static, solver):
         NUMBERS["noise_variance"],
         cagp.mean_family("quadratic-latitude", covariates=[relief]),
     )
-    found = cagp.condition(prior, task.inputs, task.targets, task.predicted.points.wanted, solver=task.solver)
+    found = cagp.condition(
+        prior, prepared.X, prepared.y, prepared.predicted.points.wanted, solver=prepared.solver
+    )
     posterior = published(outcome, "posterior")
     np.testing.assert_allclose(posterior.t2m_mean[0], found.mean[:, 0], rtol=1e-12)
     np.testing.assert_allclose(posterior.t2m_std[0], np.sqrt(found.variance), rtol=1e-9)
@@ -115,13 +117,13 @@ def test_a_job_gives_what_condition_gives(job, tmp_path, static, solver):
 
 def test_covariates_are_part_of_what_names_a_run(job, tmp_path, static):
     with_relief = job(covariates=[f"{static}:elevation"])
-    first = task_of(with_relief)
+    first = prepared_of(with_relief)
     with xr.open_dataset(tmp_path / "static.nc", engine="h5netcdf") as dataset:
         changed = dataset.load() + 1.0
     changed.to_netcdf(tmp_path / "static.nc", engine="h5netcdf")
-    second = task_of(with_relief)
+    second = prepared_of(with_relief)
     assert first.provenance["covariates_sha256"] != second.provenance["covariates_sha256"]
-    assert len({first.run_key, second.run_key, task_of(job()).run_key}) == 3
+    assert len({first.run_key, second.run_key, prepared_of(job()).run_key}) == 3
 
 
 def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static, caplog):
@@ -130,11 +132,11 @@ def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static,
     marked["elevation"][16, 36] = -9999.0
     marked.to_netcdf(tmp_path / "static.nc", engine="h5netcdf")
     with pytest.raises(DataError) as refused:
-        task_of(job(covariates=[f"{static}:elevation"]))
+        prepared_of(job(covariates=[f"{static}:elevation"]))
     assert (refused.value.key, refused.value.remedies) == ("missing-mark", (Remedy.COVARIATE_MARKS,))
     parsed = job(covariates=[f"{static}:elevation"], covariates_missing=-9999)
-    task, whole = task_of(parsed), task_of(job())
-    assert task.points.north.size == whole.points.north.size - 1
+    prepared, whole = prepared_of(parsed), prepared_of(job())
+    assert prepared.points.north.size == whole.points.north.size - 1
     assert "not known at 1 of" in caplog.text
     assert parsed.canonical()["prior"]["covariates_missing"] == -9999.0
     assert "covariates_missing" not in job(covariates=[f"{static}:elevation"]).canonical()["prior"]
@@ -153,11 +155,11 @@ def test_cells_and_targets_without_a_covariate_are_blank_or_left_out(job, tmp_pa
         "targets": f"table:{tmp_path / 'places.csv'}",
     }
     parsed = job(covariates=[f"{static}:north"], design=design)
-    task = task_of(parsed)
-    assert (task.points.north > 0.0).all()
+    prepared = prepared_of(parsed)
+    assert (prepared.points.north > 0.0).all()
     south = 0.0 if kind == "grid" else 10.0  # cells from the equator on have a part of what is not known
-    assert (task.design.cells.shown == (task.design.cells.north > south)[:, None]).all()
-    assert task.wanted.north.tolist() == [10.0]
+    assert (prepared.design.cells.shown == (prepared.design.cells.north > south)[:, None]).all()
+    assert prepared.wanted.north.tolist() == [10.0]
     assert "1 of 2 targets, such as 30 S, 12 W" in caplog.text
     found = published(run(parsed), "map")
     there = np.isfinite(found["t2m_mean"]).all("time")
@@ -166,7 +168,7 @@ def test_cells_and_targets_without_a_covariate_are_blank_or_left_out(job, tmp_pa
 
 def test_covariates_that_cannot_be_used_are_refused_by_name(job, tmp_path, static):
     with pytest.raises(ArgumentError) as refusal:
-        task_of(job(mean="constant", covariates=[f"{static}:level"]))  # before anything is solved
+        prepared_of(job(mean="constant", covariates=[f"{static}:level"]))  # before anything is solved
     assert refusal.value.key == "coefficient-undetermined"
     with pytest.raises(ConfigurationError) as refusal:
         job(covariates=["static.nc"])
@@ -185,12 +187,12 @@ def test_covariates_that_cannot_be_used_are_refused_by_name(job, tmp_path, stati
 def test_numbers_are_fitted_beside_the_covariates(job, tmp_path, static):
     left_out = {**dict.fromkeys(NUMBERS), "kernel": "matern32"}
     parsed = job(mean="constant", covariates=[f"{static}:elevation"], **left_out)
-    task = task_of(parsed)
-    fitted = fit_prior(task, Execution(SerialExecutor()))
+    prepared = prepared_of(parsed)
+    fitted = fit_prior(prepared, Execution(SerialExecutor()))
     with xr.open_dataset(tmp_path / "static.nc", engine="h5netcdf") as dataset:
         relief = covariate(dataset.elevation.load())
     mean = cagp.mean_family("constant", covariates=[relief])
-    direct = cagp.fit(cagp.Matern32, task.inputs, task.targets[:, 0], mean=mean)
+    direct = cagp.fit(cagp.Matern32, prepared.X, prepared.y[:, 0], mean=mean)
     assert fitted.prior.kernel.lengthscale == pytest.approx(direct.prior.kernel.lengthscale, rel=1e-3)
     assert fitted.prior.kernel.variance == pytest.approx(direct.prior.kernel.variance, rel=1e-3)
     assert f'covariates = ["{static}:elevation"]' in prior_table(parsed.prior, fitted)

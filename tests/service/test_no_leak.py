@@ -55,7 +55,7 @@ def permuted(field, points, chosen):
     return other
 
 
-def task_of(
+def prepared_of(
     field,
     design,
     *,
@@ -74,25 +74,25 @@ def task_of(
     return prepare_job(parse_job(text), field)
 
 
-def mean_of(task):
+def mean_of(prepared):
     """The mean that was fitted before, or the coefficients that are estimated with the field."""
-    mean = jobs.mean_of(task)
+    mean = jobs.mean_of(prepared)
     if callable(mean):
         return mean(np.eye(3))
     prior = cagp.Prior(SETTINGS.kernel, 1.0, mean)
-    found = cagp.condition(prior, task.inputs, task.targets, np.eye(3), solver=cagp.GaussSeidel(1))
+    found = cagp.condition(prior, prepared.X, prepared.y, np.eye(3), solver=cagp.GaussSeidel(1))
     return found.coefficients.values
 
 
-def outcome(task):
+def outcome(prepared):
     """Every number that is fitted or predicted, by name."""
-    fitted = fit_prior(task, Execution(SerialExecutor()))
-    result = jobs.result_of(task)
+    fitted = fit_prior(prepared, Execution(SerialExecutor()))
+    result = jobs.result_of(prepared)
     solution = result.solution
-    said, groups = fitted.attributes(), groups_of(task, result)
+    said, groups = fitted.attributes(), groups_of(prepared, result)
     distributions = groups["posterior"].drop_vars("t2m")  # what was observed there
     found = {
-        "mean": mean_of(task),
+        "mean": mean_of(prepared),
         "estimates": np.array([row[1:] for row in fitted.estimates()]),
         "said": repr(said),
         **{f"published {name}": values.to_numpy() for name, values in distributions.data_vars.items()},
@@ -181,34 +181,36 @@ def assert_same_bits(one, other):
 def test_no_bit_depends_on_values_that_are_held_out(field, design, settings, change):
     """Fitted numbers, mean, predictions at every iteration, and their recalibrated distributions."""
     field = field if change is None else change(field)
-    task = task_of(field, design, **settings)
-    found = outcome(task)
+    prepared = prepared_of(field, design, **settings)
+    found = outcome(prepared)
     assert ("published t2m_quantile" in found) == ("recalibration" in settings)
-    other = task_of(permuted(field, task.points, task.design.test), design, **settings)
-    before, after = (one.points.values[:, task.design.test] for one in (task, other))
+    other = prepared_of(permuted(field, prepared.points, prepared.design.test), design, **settings)
+    before, after = (one.points.values[:, prepared.design.test] for one in (prepared, other))
     assert not np.array_equal(before, after, equal_nan=True)
-    assert np.array_equal(other.design.train, task.design.train)
+    assert np.array_equal(other.design.train, prepared.design.train)
     assert_same_bits(found, outcome(other))
     if (
-        task.design.calibration is not None
+        prepared.design.calibration is not None
     ):  # nor is anything but these distributions fitted to calibration points
-        other = outcome(task_of(permuted(field, task.points, task.design.calibration), design, **settings))
+        other = outcome(
+            prepared_of(permuted(field, prepared.points, prepared.design.calibration), design, **settings)
+        )
         distributions = [name for name in found if name.startswith("published ")]
         assert any(not np.array_equal(found[name], other[name]) for name in distributions)
         rest = [name for name in found if name not in distributions]
         assert_same_bits({name: found[name] for name in rest}, {name: other[name] for name in rest})
     # and the test can fail: one observed value decides many of these numbers
-    moved = task_of(permuted(field, task.points, task.design.train[:1]), design, **settings)
-    assert not np.array_equal(mean_of(moved), mean_of(task))
-    assert not np.array_equal(moved.targets, task.targets, equal_nan=True)
+    moved = prepared_of(permuted(field, prepared.points, prepared.design.train[:1]), design, **settings)
+    assert not np.array_equal(mean_of(moved), mean_of(prepared))
+    assert not np.array_equal(moved.y, prepared.y, equal_nan=True)
 
 
 def test_no_bit_of_a_fold_depends_on_its_own_values(field):
     design = {"train": random_points(120), "test": {"kind": "folds", "count": 3, "blocks_degrees": 30.0}}
-    task = task_of(field, design)
-    whole = outcome(task)
-    own = task.design.folds == 1
-    other = outcome(task_of(permuted(field, task.points, task.design.test[own]), design))
+    prepared = prepared_of(field, design)
+    whole = outcome(prepared)
+    own = prepared.design.folds == 1
+    other = outcome(prepared_of(permuted(field, prepared.points, prepared.design.test[own]), design))
     for name in [name for name in whole if name.startswith(("mean ", "std "))]:
         assert np.array_equal(whole[name][:, own], other[name][:, own]), name
     assert np.array_equal(whole["nugget"][own], other["nugget"][own])
@@ -218,9 +220,9 @@ def test_no_bit_of_a_fold_depends_on_its_own_values(field):
 
 def test_a_fit_to_the_whole_field_looks_at_held_out_values_and_says_so(field):
     design = {"train": random_points(120), "test": RANDOM}
-    task = task_of(field, design, fit_to="field")
-    fitted = fit_prior(task, Execution(SerialExecutor()))
-    other = task_of(permuted(field, task.points, task.design.test), design, fit_to="field")
+    prepared = prepared_of(field, design, fit_to="field")
+    fitted = fit_prior(prepared, Execution(SerialExecutor()))
+    other = prepared_of(permuted(field, prepared.points, prepared.design.test), design, fit_to="field")
     again = fit_prior(other, Execution(SerialExecutor()))
     assert fitted.estimates() != again.estimates()
     assert fitted.attributes()["where"] == "the whole field of 264 points, test points included"

@@ -291,13 +291,13 @@ def test_a_run_of_another_job_is_passed_over_beside_one_of_this_job(after_first)
 def test_a_run_before_in_another_unit_or_of_another_level_is_refused(after_first):
     job, _ = after_first
     other = job(2)
-    task = prepare_job(other, ingest(other, report=print))
+    prepared = prepare_job(other, ingest(other, report=print))
     high = other.model_copy(update={"observations": other.observations.model_copy(update={"level": 500.0})})
-    celsius = replace(task.points.variable, units="degC")
-    earlier, time = partial(earlier_runs, other.output.folder), task.points.times[0]
+    celsius = replace(prepared.points.variable, units="degC")
+    earlier, time = partial(earlier_runs, other.output.folder), prepared.points.times[0]
     for asked, variable in (
         (other, celsius),
-        (high, task.points.variable),
+        (high, prepared.points.variable),
     ):
         with pytest.raises(ConfigurationError) as refusal:
             run_before(earlier, asked, time=time, variable=variable)

@@ -70,41 +70,42 @@ def the_job(field, root, *, method=None, design=DESIGN, solver=BLOCKS):
     )
 
 
-def task_of(job):
+def prepared_of(job):
     return prepare_job(job, ingest(job, report=lambda _: None))
 
 
-def groups_by(task, result):
-    """Groups of a task that says something else of what a result is made from."""
-    return groups_of(task, result_of(task, like=result))
+def groups_by(prepared, result):
+    """Groups of a job that says something else of what a result is made from."""
+    return groups_of(prepared, result_of(prepared, like=result))
 
 
 @pytest.fixture(scope="module")
 def done(field, tmp_path_factory):
-    """A task with calibration points, and its solution."""
-    task = task_of(the_job(field, tmp_path_factory.mktemp("out")))
-    return task, result_of(task)
+    """A job with calibration points, and its solution."""
+    prepared = prepared_of(the_job(field, tmp_path_factory.mktemp("out")))
+    return prepared, result_of(prepared)
 
 
 def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_them(done):
     """Against the method itself, applied to published plain distributions and to dense predictions."""
-    task, result = done
-    groups = groups_of(task, result)
-    plain = groups_by(replace(task, recalibration=replace(task.recalibration, method="none")), result)
-    kept, calibrating = task.design.calibration, task.columns["calibration"]
+    prepared, result = done
+    groups = groups_of(prepared, result)
+    plain = groups_by(replace(prepared, recalibration=replace(prepared.recalibration, method="none")), result)
+    kept, calibrating = prepared.design.calibration, prepared.columns["calibration"]
     assert calibrating == slice(150, 450)
     last = result.solution.steps[-1]
-    ascending = np.argsort(task.design.train)
+    ascending = np.argsort(prepared.design.train)
     std = np.sqrt(last.std[:, calibrating] ** 2 + NUMBERS["noise_variance"])
     learnt = LocalScale(terms=surface_terms).fit(
         Gaussian(last.mean[:, calibrating], std),
-        task.points.values[:, kept],
-        task.points.X[kept],
-        training=(task.inputs[ascending], task.targets.T[:, ascending]),  # of equally near ones the first
+        prepared.points.values[:, kept],
+        prepared.points.X[kept],
+        training=(prepared.X[ascending], prepared.y.T[:, ascending]),  # of equally near ones the first
     )
     group, values = groups["posterior"], plain["posterior"]
     distribution = learnt(
-        Gaussian(values.t2m_mean.values, values.t2m_predictive_std.values), task.points.X[task.design.test]
+        Gaussian(values.t2m_mean.values, values.t2m_predictive_std.values),
+        prepared.points.X[prepared.design.test],
     )
     assert isinstance(distribution, StudentT)
     np.testing.assert_array_equal(group.t2m_mean, values.t2m_mean)
@@ -119,7 +120,7 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
     east = group.longitude.values > 180.0
     scales = np.median(group.local_scale, axis=0)
     assert np.median(scales[east]) > 3.0 * np.median(scales[~east])
-    expected = scores_of(distribution, group.t2m.values, weights=task.design.test_weights)
+    expected = scores_of(distribution, group.t2m.values, weights=prepared.design.test_weights)
     scored, before = groups["calibration"], plain["calibration"]
     for name in ("nll", "crps", "ks_statistic", "coverage", "mean_width", "interval_score"):
         for by in ("", "_area_weighted"):
@@ -149,8 +150,8 @@ def test_laws_of_a_map_do_not_depend_on_how_many_are_in_memory(done, monkeypatch
 
 @pytest.mark.parametrize("method", METHOD_NAMES)
 def test_every_method_gives_groups_that_can_be_published(done, method):
-    task, result = done
-    chosen = replace(task, recalibration=replace(task.recalibration, method=method))
+    prepared, result = done
+    chosen = replace(prepared, recalibration=replace(prepared.recalibration, method=method))
     if method == SHARP:
         settings = replace(chosen.recalibration, levels=SHARP_LEVELS, split="three-way")
         chosen = replace(chosen, recalibration=settings)
@@ -170,11 +171,11 @@ def test_every_method_gives_groups_that_can_be_published(done, method):
 
 
 def test_threads_give_the_same_laws_to_the_last_bit(done):
-    task, result = done
+    prepared, result = done
     with ThreadExecutor() as executor:
-        other = result_of(task, executor=executor)
-    for name, group in groups_of(task, other).items():
-        expected = groups_of(task, result)[name]
+        other = result_of(prepared, executor=executor)
+    for name, group in groups_of(prepared, other).items():
+        expected = groups_of(prepared, result)[name]
         xr.testing.assert_identical(
             group.drop_vars("seconds", errors="ignore"), expected.drop_vars("seconds", errors="ignore")
         )
@@ -183,24 +184,26 @@ def test_threads_give_the_same_laws_to_the_last_bit(done):
 def test_leave_one_out_errors_are_used_where_the_solver_is_exact(field, tmp_path):
     """Against the inverse of the dense matrix."""
     design = {name: DESIGN[name] for name in ("train", "test")}
-    task = task_of(the_job(field, tmp_path, design=design, solver={"name": "cholesky"}, method="local-scale"))
-    assert (task.recalibration.errors, task.recalibration.places) == ("leave-one-out", 700)
-    assert task.size.errors == "leave-one-out"
-    result = result_of(task)
-    X, kernel = task.inputs, Matern32(NUMBERS["lengthscale"], NUMBERS["variance"])
+    prepared = prepared_of(
+        the_job(field, tmp_path, design=design, solver={"name": "cholesky"}, method="local-scale")
+    )
+    assert (prepared.recalibration.errors, prepared.recalibration.places) == ("leave-one-out", 700)
+    assert prepared.size.errors == "leave-one-out"
+    result = result_of(prepared)
+    X, kernel = prepared.X, Matern32(NUMBERS["lengthscale"], NUMBERS["variance"])
     inverse = np.linalg.inv(kernel(X, X) + NUMBERS["noise_variance"] * np.eye(700))
     # beside a mean whose coefficients are estimated without each point as well
-    basis = mean_of(task).basis_at(X)
+    basis = mean_of(prepared).basis_at(X)
     weights = inverse @ basis
     inverse -= weights @ np.linalg.solve(basis.T @ weights, weights.T)
     precision = inverse.diagonal()
-    expected = (task.targets - inverse @ task.targets / precision[:, None]).T
-    errors = out_of_sample(task.task, result.priors, result.solution, Execution(SerialExecutor()))
-    order = np.argsort(task.design.train)
+    expected = (prepared.y - inverse @ prepared.y / precision[:, None]).T
+    errors = out_of_sample(prepared.task, result.priors, result.solution, Execution(SerialExecutor()))
+    order = np.argsort(prepared.design.train)
     np.testing.assert_allclose(errors.distribution.mean, expected[:, order], rtol=1e-9)
     std = np.tile(precision[order] ** -0.5, (2, 1))
     np.testing.assert_allclose(errors.distribution.std, std, rtol=1e-9)
-    said = groups_of(task, result)["calibration"].attrs["recalibration_statement"]
+    said = groups_of(prepared, result)["calibration"].attrs["recalibration_statement"]
     assert "leave-one-out errors of the 700 observed points" in said
 
 
@@ -208,13 +211,13 @@ def test_a_test_by_blocks_is_calibrated_by_blocks_even_where_the_solver_is_exact
     """Of the same size: ten folds of the observed ones, or calibration points that the job keeps."""
     blocks = {"kind": "blocks", "count": 100, "blocks_degrees": 20.0, "share": 0.15}
     design, asked = {"train": random_points(700), "test": blocks}, {"solver": {"name": "cholesky"}}
-    task = task_of(the_job(field, tmp_path, design=design, method="kuleshov", **asked))
-    assert (task.recalibration.errors, task.recalibration.places) == ("blocks", 700)
-    assert task.recalibration.blocks == 20.0
-    assert "solves without a tenth of the blocks" in "".join(plan_job(task.job).lines())
-    result = result_of(task)
+    prepared = prepared_of(the_job(field, tmp_path, design=design, method="kuleshov", **asked))
+    assert (prepared.recalibration.errors, prepared.recalibration.places) == ("blocks", 700)
+    assert prepared.recalibration.blocks == 20.0
+    assert "solves without a tenth of the blocks" in "".join(plan_job(prepared.job).lines())
+    result = result_of(prepared)
     assert result.corrected
-    kept = task_of(
+    kept = prepared_of(
         the_job(field, tmp_path, design={**design, "calibration": {**blocks, "count": 110}}, **asked)
     )
     assert (kept.recalibration.method, kept.recalibration.errors) == ("local-scale", "points")
@@ -226,13 +229,13 @@ def test_a_test_by_blocks_is_calibrated_by_blocks_even_where_the_solver_is_exact
 def test_the_law_of_a_place_uses_no_error_of_its_own_fold(field, tmp_path):
     """Errors of one fold are changed: its distributions stay to the bit, and those of others do not."""
     design = {"train": random_points(400), "test": {"kind": "folds", "count": 3, "blocks_degrees": 20.0}}
-    task = task_of(the_job(field, tmp_path, design=design, method="local-scale"))
-    assert (task.recalibration.errors, task.recalibration.scored_by_folds) == ("blocks", True)
-    own = task.design.folds == 1
-    changed = task.points.values.copy()
-    changed[:, task.design.test[own]] += 5.0 * np.sign(changed[:, task.design.test[own]] - 280.0)
-    other, result = replace(task, points=replace(task.points, values=changed)), result_of(task)
-    first, second = (groups_by(each, result)["posterior"] for each in (task, other))
+    prepared = prepared_of(the_job(field, tmp_path, design=design, method="local-scale"))
+    assert (prepared.recalibration.errors, prepared.recalibration.scored_by_folds) == ("blocks", True)
+    own = prepared.design.folds == 1
+    changed = prepared.points.values.copy()
+    changed[:, prepared.design.test[own]] += 5.0 * np.sign(changed[:, prepared.design.test[own]] - 280.0)
+    other, result = replace(prepared, points=replace(prepared.points, values=changed)), result_of(prepared)
+    first, second = (groups_by(each, result)["posterior"] for each in (prepared, other))
     assert (first.t2m.values != second.t2m.values).any(axis=0)[own].all()
     for name in ("t2m_quantile", "t2m_predictive_std", "local_scale"):
         np.testing.assert_array_equal(first[name].values[..., own], second[name].values[..., own])
@@ -243,7 +246,7 @@ def test_a_job_is_recalibrated_where_it_asks_for_that_alone(field, tmp_path):
     """By a method, or by calibration points that it keeps; else its name is that of a job without."""
     design = {name: DESIGN[name] for name in ("train", "test")}
     plain, none, asked = (
-        task_of(the_job(field, tmp_path, method=method, design=design))
+        prepared_of(the_job(field, tmp_path, method=method, design=design))
         for method in (None, "none", "local-scale")
     )
     assert plain.run_key == none.run_key != asked.run_key
@@ -251,8 +254,8 @@ def test_a_job_is_recalibrated_where_it_asks_for_that_alone(field, tmp_path):
     for name in ("train", "test"):
         np.testing.assert_array_equal(getattr(asked.design, name), getattr(plain.design, name))
     assert "no recalibration was asked for" in plain.recalibration.statement()
-    assert task_of(the_job(field, tmp_path)).recalibration.errors == "points"
-    assert task_of(the_job(field, tmp_path, method="none")).recalibration.errors == "none"
+    assert prepared_of(the_job(field, tmp_path)).recalibration.errors == "points"
+    assert prepared_of(the_job(field, tmp_path, method="none")).recalibration.errors == "none"
 
 
 def test_a_recalibrated_run_is_planned_and_published(field, tmp_path):
@@ -272,7 +275,7 @@ def test_a_recalibrated_run_is_planned_and_published(field, tmp_path):
 def test_methods_that_cannot_learn_are_refused(field, tmp_path):
     few = {**DESIGN, "calibration": random_points(40, seed=2)}
     with pytest.raises(ConfigurationError) as refusal:
-        task_of(the_job(field, tmp_path, method="local-scale", design=few))
+        prepared_of(the_job(field, tmp_path, method="local-scale", design=few))
     assert refusal.value.key == "few-errors"
     with pytest.raises(ConfigurationError) as refusal:
         the_job(field, tmp_path, method="locale-scale")
@@ -281,12 +284,12 @@ def test_methods_that_cannot_learn_are_refused(field, tmp_path):
 
 def test_no_held_out_value_says_in_which_stratum_it_is(done, field, tmp_path):
     """Of a cross-validation no value of its own fold does."""
-    task, _ = done
+    prepared, _ = done
     rng = np.random.default_rng(0)
-    folded = task_of(
+    folded = prepared_of(
         the_job(field, tmp_path, design={"train": random_points(300), "test": {"kind": "folds", "count": 3}})
     )
-    for one, own in ((task, np.ones(150, dtype=bool)), (folded, folded.design.folds == 1)):
+    for one, own in ((prepared, np.ones(150, dtype=bool)), (folded, folded.design.folds == 1)):
         held = one.design.test[own]
         values = one.points.values.copy()
         values[:, held] = rng.permuted(values[:, held], axis=1)
@@ -297,5 +300,5 @@ def test_no_held_out_value_says_in_which_stratum_it_is(done, field, tmp_path):
         np.testing.assert_array_equal(before[:, own], after[:, own])
         if one is folded:
             assert (before[:, ~own] != after[:, ~own]).any()
-    kinds = {strata.kind: strata.member.shape for strata in strata_of_test(task)}
+    kinds = {strata.kind: strata.member.shape for strata in strata_of_test(prepared)}
     assert kinds == {"latitude": (150,), "surface": (150,), "roughness": (2, 150)}

@@ -64,11 +64,11 @@ def published(tmp_path_factory):
 
 def test_they_are_those_of_condition(published):
     job, path = published
-    task = prepare_job(job, ingest(job, report=lambda text: None))
+    prepared = prepare_job(job, ingest(job, report=lambda text: None))
     means = cagp.area_means(AS_VALUES, resolution_degrees=6.0)
-    prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=mean_of(task))
+    prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=mean_of(prepared))
     solver = cagp.BlockGaussSeidel(2, block_size=50)
-    direct = cagp.condition(prior, task.inputs, task.targets, means, solver=solver)
+    direct = cagp.condition(prior, prepared.X, prepared.y, means, solver=solver)
     found = read_group(path, "regions")
     assert dict(found.sizes) == {"time": 2, "region": 4}
     assert found.region.values.tolist() == ["global", "tropics", "pacific", "sahara"]
@@ -89,12 +89,12 @@ def test_a_plan_counts_what_wide_regions_take_of_neighbours():
     """It asks for what the solve does, which knows targets and observations."""
     job = parse_job(the_job(solver={"name": "neighbours", "neighbours": 20}, regions_resolution_degrees=6.0))
     planned = plan_job(job, crew=Crew(1)).plan
-    task = prepare_job(job, ingest(job, report=lambda text: None))
-    prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=mean_of(task))
+    prepared = prepare_job(job, ingest(job, report=lambda text: None))
+    prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=mean_of(prepared))
     plans: list[cagp.Plan] = []
     cagp.condition(
-        *(prior, task.inputs, task.targets, task.predicted.points.wanted),
-        solver=task.solver,
+        *(prior, prepared.X, prepared.y, prepared.predicted.points.wanted),
+        solver=prepared.solver,
         executor=SerialExecutor(),
         on_plan=plans.append,
     )
@@ -164,12 +164,12 @@ def test_with_folds_they_are_of_all_points(tmp_path):
     folds = {"kind": "folds", "count": 2}
     job = parse_job(the_job(tmp_path, solver=solver, test=folds, regions=["global", SAHARA]))
     found = run(job).regions
-    task = prepare_job(job, ingest(job, report=lambda text: None))
+    prepared = prepare_job(job, ingest(job, report=lambda text: None))
     means = cagp.area_means(["global", AS_VALUES[3]])
     for t in range(2):
-        prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=mean_of(task))
+        prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=mean_of(prepared))
         built = job.solver.build()
-        direct = cagp.condition(prior, task.inputs, task.targets[:, t], means, solver=built)
+        direct = cagp.condition(prior, prepared.X, prepared.y[:, t], means, solver=built)
         np.testing.assert_allclose(found.t2m_mean[t], direct.mean, rtol=1e-9)
         np.testing.assert_allclose(found.t2m_std[t], np.sqrt(direct.variance), rtol=1e-7)
 

@@ -83,17 +83,17 @@ def the_job(store, root, *, design=None, solver=BLOCKS, settings=None, **others)
     )
 
 
-def task_of(job):
+def prepared_of(job):
     return prepare_job(job, ingest(job, report=lambda _: None))
 
 
-def fitted_by_hand(task, solution, model, **settings):
+def fitted_by_hand(prepared, solution, model, **settings):
     """The class itself, on predictions that were published."""
-    at = task.columns["calibration"]
-    last, kept = solution.steps[-1], task.design.calibration
+    at = prepared.columns["calibration"]
+    last, kept = solution.steps[-1], prepared.design.calibration
     distribution = Gaussian(last.mean[:, at], np.sqrt(last.std[:, at] ** 2 + NUMBERS["noise_variance"]))
     sharp = Sharp(model, settings.pop("levels", SHARP_LEVELS), factors=FACTORS, **settings)
-    return sharp.fit(distribution, task.points.values[:, kept], task.points.X[kept])
+    return sharp.fit(distribution, prepared.points.values[:, kept], prepared.points.X[kept])
 
 
 class Known:
@@ -131,20 +131,20 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
     job = the_job(
         stores[store], tmp_path, design=design, solver={"name": "cholesky"}, settings={"split": split}
     )
-    task = replace(task_of(job), family=Known())  # as the class has it
-    result = result_of(task)
-    solution, groups, prior = result.solution, groups_of(task, result), numbers_given(task)
+    prepared = replace(prepared_of(job), family=Known())  # as the class has it
+    result = result_of(prepared)
+    solution, groups, prior = result.solution, groups_of(prepared, result), numbers_given(prepared)
     parts = [
-        DenseModel(cagp.Prior(prior.kernel, NUMBERS["noise_variance"]), task.inputs[~np.isnan(values)])
-        for values in task.targets.T
+        DenseModel(cagp.Prior(prior.kernel, NUMBERS["noise_variance"]), prepared.X[~np.isnan(values)])
+        for values in prepared.y.T
     ]
     assert (len(parts[0].X) < len(parts[1].X)) == (store == "gaps")
     model = FieldByField(prior, tuple(parts)) if store == "gaps" else parts[0]
-    fitted = fitted_by_hand(task, solution, model, split=split)
+    fitted = fitted_by_hand(prepared, solution, model, split=split)
     assert len(fitted.different) > 1  # levels have lengthscales of their own
     where = {
-        "posterior": task.points.X[task.design.test],
-        "map": cagp.unit_sphere(*task.design.cells.points()),
+        "posterior": prepared.points.X[prepared.design.test],
+        "map": cagp.unit_sphere(*prepared.design.cells.points()),
         "targets": cagp.unit_sphere([10.0, -40.0], [20.0, 200.0]),
     }
     for name, X in where.items():
@@ -173,14 +173,14 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
 def test_every_solver_has_variances_of_its_own_for_stretched_kernels(stores, tmp_path, solver):
     """Beside a mean whose coefficients are estimated; each time by itself where the solver follows values."""
     job = the_job(stores["whole"], tmp_path, solver=solver, settings=FEW)
-    task = task_of(job)
-    result = result_of(task)
-    solution, prior, built = result.solution, numbers_given(task), task.solver
-    by_time = tuple(SolvedModel(prior, task.inputs, column[:, None], built) for column in task.targets.T)
+    prepared = prepared_of(job)
+    result = result_of(prepared)
+    solution, prior, built = result.solution, numbers_given(prepared), prepared.solver
+    by_time = tuple(SolvedModel(prior, prepared.X, column[:, None], built) for column in prepared.y.T)
     model = FieldByField(prior, by_time)
-    fitted = fitted_by_hand(task, solution, model, levels=(0.1, 0.5, 0.9))
-    group = groups_of(task, result)["map"]
-    expected = expected_quantiles(fitted, group, cagp.unit_sphere(*task.design.cells.points()))
+    fitted = fitted_by_hand(prepared, solution, model, levels=(0.1, 0.5, 0.9))
+    group = groups_of(prepared, result)["map"]
+    expected = expected_quantiles(fitted, group, cagp.unit_sphere(*prepared.design.cells.points()))
     np.testing.assert_allclose(group.t2m_quantile.values.reshape(expected.shape), expected, rtol=1e-8)
 
 
@@ -189,11 +189,11 @@ def test_a_sampled_map_has_samples_for_each_lengthscale(stores, tmp_path):
     maps = {}
     for samples in (0, 400):
         design = {"map": {**map_grid(30.0), "std_samples": samples}}
-        task = task_of(the_job(stores["whole"], tmp_path, design=design, settings=FEW))
-        assert (task.predicted.sampled_at is not None) == bool(samples)
-        result = result_of(task)
+        prepared = prepared_of(the_job(stores["whole"], tmp_path, design=design, settings=FEW))
+        assert (prepared.predicted.sampled_at is not None) == bool(samples)
+        result = result_of(prepared)
         maps[samples] = result.distributions
-        assert groups_of(task, result)["map"].t2m_quantile.shape == (2, 7, 6, 12)
+        assert groups_of(prepared, result)["map"].t2m_quantile.shape == (2, 7, 6, 12)
     np.testing.assert_allclose(maps[400].everywhere.beta, maps[0].everywhere.beta, rtol=1e-9)
     ratio = maps[400].stretched["cells"] / maps[0].stretched["cells"]
     assert ratio.shape == (len(maps[0].everywhere.different), 2, 72)
@@ -213,10 +213,10 @@ def test_a_sampled_map_has_samples_for_each_lengthscale(stores, tmp_path):
     ],
 )
 def test_every_executor_gives_the_same_bits(stores, tmp_path, opened):
-    task = task_of(the_job(stores["gaps"], tmp_path, settings=FEW))
-    serial = groups_of(task, result_of(task))
+    prepared = prepared_of(the_job(stores["gaps"], tmp_path, settings=FEW))
+    serial = groups_of(prepared, result_of(prepared))
     with ExitStack() as stack:
-        other = groups_of(task, result_of(task, executor=opened(stack)))
+        other = groups_of(prepared, result_of(prepared, executor=opened(stack)))
     for name in ("posterior", "map"):
         xr.testing.assert_identical(other[name], serial[name])
 
@@ -255,10 +255,10 @@ def test_a_run_is_planned_as_it_is_done_and_says_what_it_did(stores, tmp_path, m
     assert len(fractions) == FACTORS + chosen
     assert run(job).already_done
     two_way = the_job(stores["whole"], tmp_path, settings={"split": "two-way"})
-    assert "guarantees no probability" in task_of(two_way).recalibration.statement()
-    assert task_of(two_way).run_key != task_of(job).run_key
+    assert "guarantees no probability" in prepared_of(two_way).recalibration.statement()
+    assert prepared_of(two_way).run_key != prepared_of(job).run_key
     stated = the_job(stores["whole"], tmp_path, settings={"levels": list(SHARP_LEVELS)})
-    assert task_of(stated).run_key == task_of(job).run_key
+    assert prepared_of(stated).run_key == prepared_of(job).run_key
 
 
 def test_plans_name_what_takes_less(stores, tmp_path):
@@ -267,8 +267,8 @@ def test_plans_name_what_takes_less(stores, tmp_path):
     planned = plan_job(the_job(stores["whole"], tmp_path, design=design)).sharp
     assert planned.last.q == 40 + 45
     assert '[recalibration] method = "local-scale" learns' in planned.lines()[-1]
-    task = task_of(the_job(stores["whole"], tmp_path, design=design))
-    assert len(service.sharp_points(task)[1]) == 0
+    prepared = prepared_of(the_job(stores["whole"], tmp_path, design=design))
+    assert len(service.sharp_points(prepared)[1]) == 0
 
 
 @pytest.mark.parametrize(
@@ -328,11 +328,11 @@ def test_jobs_that_cannot_be_are_refused_with_what_to_add(stores, tmp_path, desi
 
 def test_too_few_values_at_the_calibration_points_are_refused(stores, tmp_path):
     """Points there are enough, but most of them have no value."""
-    task = task_of(the_job(stores["whole"], tmp_path))
-    values = task.points.values.copy()
-    values[:, task.design.calibration[10:]] = np.nan
+    prepared = prepared_of(the_job(stores["whole"], tmp_path))
+    values = prepared.points.values.copy()
+    values[:, prepared.design.calibration[10:]] = np.nan
     with pytest.raises(ConfigurationError) as refusal:
-        result_of(replace(task, points=replace(task.points, values=values)))
+        result_of(replace(prepared, points=replace(prepared.points, values=values)))
     assert refusal.value.key == "recalibration"
 
 

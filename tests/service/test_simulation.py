@@ -173,12 +173,14 @@ def test_a_cluster_gives_the_same_bits(field, tmp_path, solver, two_dask_workers
 
 
 def simulated(field, root, asked=20, memory_limit_bytes=None, note=lambda _: None, **tables):
-    """What a task finds, without a run."""
+    """What a job finds, without a run."""
     job = job_of(field, root, **tables)
-    task = prepare_job(job, ingest(job, report=lambda _: None))
+    prepared = prepare_job(job, ingest(job, report=lambda _: None))
     with cagp.open_executor("serial") as executor:
         execution = Execution(executor, memory_limit_bytes)
-        return task, simulate_job(task, fit(task.task, execution), Simulations(asked), execution, note=note)
+        return prepared, simulate_job(
+            prepared, fit(prepared.task, execution), Simulations(asked), execution, note=note
+        )
 
 
 @pytest.mark.parametrize(
@@ -192,34 +194,33 @@ def simulated(field, root, asked=20, memory_limit_bytes=None, note=lambda _: Non
 )
 def test_error_bars_of_grids_hold(field, tmp_path, design):
     """Exactly, jointly: a value in a wrong place would be an error many times as large as stated."""
-    task, found = simulated(field, tmp_path, 400, design=design, solver={"name": "rings"})
-    assert task.places is not None
+    prepared, found = simulated(field, tmp_path, 400, design=design, solver={"name": "rings"})
     assert found.calibration.verdict.kind == "consistent"
-    assert found.calibration.joint.degrees_of_freedom == 400 * task.design.test.size
-    assert found.observed == task.design.train.size
+    assert found.calibration.joint.degrees_of_freedom == 400 * prepared.design.test.size
+    assert found.observed == prepared.design.train.size
 
 
 def test_fields_are_observed_where_the_first_time_is(field, tmp_path):
     """Of times with gaps of their own; the noise of a point goes with it."""
-    task, _ = simulated(field, tmp_path, 2)
-    gone = task.points.values.copy()
-    gone[0, task.design.train[::2]] = np.nan
+    prepared, _ = simulated(field, tmp_path, 2)
+    gone = prepared.points.values.copy()
+    gone[0, prepared.design.train[::2]] = np.nan
     noise = np.random.default_rng(0).uniform(0.1, 9.0, gone.shape[1])
-    points = dataclasses.replace(task.points, values=gone, noise_variance=noise)
-    task = dataclasses.replace(task, points=points)
+    points = dataclasses.replace(prepared.points, values=gone, noise_variance=noise)
+    prepared = dataclasses.replace(prepared, points=points)
     with cagp.open_executor("serial") as executor:
         execution = Execution(executor)
-        model = dataclasses.replace(fit(task.task, execution), nugget=0.5)
-        found = simulate_job(task, model, Simulations(400), execution)
+        model = dataclasses.replace(fit(prepared.task, execution), nugget=0.5)
+        found = simulate_job(prepared, model, Simulations(400), execution)
     assert found.observed == 75
     assert found.calibration.verdict.kind == "consistent"
 
 
 def test_errors_are_looked_at_in_no_more_points_than_that(field, tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "MOST_POINTS", 10)
-    task, found = simulated(field, tmp_path)
+    prepared, found = simulated(field, tmp_path)
     assert found.points.size == found.area_weight.size == found.calibration.point_std.size == 10
-    assert np.isin(found.points, task.design.test).all()
+    assert np.isin(found.points, prepared.design.test).all()
     assert np.unique(found.points).size == 10
 
 

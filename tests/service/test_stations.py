@@ -277,13 +277,13 @@ def test_numbers_are_fitted_beside_the_known_noise(stations):
     assert attributes["noise_variance"] == pytest.approx(known + prior["noise_variance"], rel=0.05)
     assert json.loads(attributes["known_noise_std"]) == {"smallest": 0.3, "largest": 1.5}
     # the likelihood is that with the noise of each station
-    task = prepare_job(parsed, ingest(parsed, report=lambda line: None))
-    sites = sites_of_fit(task.points, np.sort(task.design.train))
-    X = unit_sphere(task.points.north[sites.chosen], task.points.east[sites.chosen])
-    y = task.points.values[np.ix_(sites.times, sites.chosen)]
+    prepared = prepare_job(parsed, ingest(parsed, report=lambda line: None))
+    sites = sites_of_fit(prepared.points, np.sort(prepared.design.train))
+    X = unit_sphere(prepared.points.north[sites.chosen], prepared.points.east[sites.chosen])
+    y = prepared.points.values[np.ix_(sites.times, sites.chosen)]
     contrasts = null_space(np.ones((1, len(X))))  # of the restricted likelihood beside a constant
     kernel = Matern32(prior["lengthscale"], prior["variance"])
-    G = kernel(X, X) + np.diag(task.points.noise_variance[sites.chosen] + prior["noise_variance"])
+    G = kernel(X, X) + np.diag(prepared.points.noise_variance[sites.chosen] + prior["noise_variance"])
     distribution = multivariate_normal(np.zeros(len(X) - 1), contrasts.T @ G @ contrasts)
     expected = distribution.logpdf(y @ contrasts).sum()
     assert json.loads(attributes["fit"])["log_likelihood"] == pytest.approx(expected, abs=1e-4)
