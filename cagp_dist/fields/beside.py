@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Mask
 from cagp_dist.errors import DataError
+from cagp_dist.fields.categories import measured_first
 from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.selection import Choice, is_chosen, written_choice
 from cagp_dist.fields.tables.neighbours import is_about, says_quality
@@ -89,7 +90,7 @@ class Beside:
         if len(good) == len(found):
             return
         said = [f"{written_choice(flag)} ({meanings[flag]})" if flag in meanings else flag for flag in found]
-        wanted = sorted(good, key=str) if len(good) > 1 else (good or found)[0]
+        wanted = sorted(good, key=str) if len(good) > 1 else (good or measured_first(self.name, found))[0]
         raise DataError(
             f"the values differ in {self.name!r}, which says how good they are "
             f"({', '.join(map(str, said[:MOST_SHOWN]))}), and nothing is said of it.",

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from cagp_dist.arrays import Array, Indices, Marks, Times
+from cagp_dist.arrays import Array, Indices, Times
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.axes import on_plane
 from cagp_dist.fields.calendars import noting
@@ -48,6 +48,7 @@ from cagp_dist.store.batches import marked, preliminary_times, still_preliminary
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.text import shown_time
 from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable, range_error, variable_of
+from cagp_dist.variables.stated_units import Units, extremes, stated_units
 
 Values = NDArray[np.floating]  # in the precision of the source
 
@@ -71,7 +72,7 @@ def canonical(*datasets: xr.Dataset, selection: Selection = EVERYTHING) -> xr.Da
     found, scales = _described(
         fields, canonical_name(variable), selection.units, checked=selection.check_range
     )
-    read = partial(_load, fields, scales, wanted, selection.missing)
+    read = partial(_load, fields, scales, wanted, selection)
     gridded, space = fields[0].where.axes is not None, _common_space(fields)
     if isinstance(space, Plane):
         no_area_in_plane(area, space.names)
@@ -85,7 +86,7 @@ def canonical(*datasets: xr.Dataset, selection: Selection = EVERYTHING) -> xr.Da
         if area is not None:
             north_south, west_east = inside_area(north[rows], east[across], area)
             rows, across = rows[north_south], across[west_east]
-        values, moments, preliminary = read(rows, across)
+        values, moments, preliminary, notes = read(rows, across)
         north, east = north[rows], east[across]
         if space.has_latitudes:
             north, east = north.round(6), np.mod(east, 360.0).round(6)
@@ -104,7 +105,7 @@ def canonical(*datasets: xr.Dataset, selection: Selection = EVERYTHING) -> xr.Da
                 f"the field has no place in the area {area} (north, west, south, east).", key="empty-area"
             )
         places = np.flatnonzero(inside | nowhere)
-        values, moments, preliminary = read(places)
+        values, moments, preliminary, notes = read(places)
         fields[0].where.check_nowhere(values[:, nowhere[places]], variable)
         values = values[:, inside[places]]
         north, east = space.keys(north[inside], east[inside]).T
@@ -113,7 +114,10 @@ def canonical(*datasets: xr.Dataset, selection: Selection = EVERYTHING) -> xr.Da
     _check_values(values, moments, found, str(fields[0].values.attrs.get("units", "")))
     if selection.check_range and gridded:
         check_jumps(values, moments, north, east, found, space)
-    return noting(marked(assemble(values, moments, north, east, found, space), preliminary), datasets)
+    field = assemble(values, moments, north, east, found, space).assign_attrs(
+        {"notes": notes} if notes else {}
+    )
+    return noting(marked(field, preliminary), datasets)
 
 
 def points_of(datasets: Sequence[xr.Dataset], selection: Selection) -> Points | None:
@@ -296,28 +300,39 @@ def _load(
     fields: Sequence[Gridded],
     scales: Sequence[tuple[float, float]],
     wanted: Times | None,
-    missing: Marks,
+    selection: Selection,
     *kept: Indices,
-) -> tuple[Values, Times, Times]:
-    """Read the selection, final values before preliminary ones: values, times, those without a final one."""
+) -> tuple[Values, Times, Times, list[str]]:
+    """Read the selection, final values before preliminary ones.
+
+    Gives values, times, those without a final one, and what people should know of the units. ``scales`` bring
+    the units that are asked for, or are stated, to those of the variable.
+    """
     held = [_times(field, wanted) for field in fields]
     available = np.concatenate(held)
     positions = time_positions(available, wanted)
     owner = np.repeat(np.arange(len(fields)), [times.size for times in held])[positions]
     start = np.cumsum([0, *(times.size for times in held)])
-    pieces, moments, preliminary = [], [], []
-    for number, (field, scale) in enumerate(zip(fields, scales, strict=True)):
+    pieces, moments, preliminary, owners = [], [], [], []
+    for number, field in enumerate(fields):
         steps = positions[owner == number] - start[number]
         if not steps.size:
             continue
-        values, early = load(field, steps, *kept, missing=missing)
-        piece, times = _scaled(values, scale), held[number][steps]
+        piece, early = load(field, steps, *kept, missing=selection.missing)
+        times = held[number][steps]
         if field.of_steps:  # of a table of starts and steps, what was never computed is empty
             there = ~_empty(piece)
             piece, times, early = piece[there], times[there], early[there]
         pieces.append(piece)
+        owners.append(number)
         moments.append(times)
         preliminary.append(early)
+    told = [_units_of(fields[number].values, selection.units, pieces) for number in owners]
+    pieces = [
+        _scaled(piece, (scales[number][0] * own.factor, scales[number][0] * own.offset + scales[number][1]))
+        for piece, number, own in zip(pieces, owners, told, strict=True)
+    ]
+    notes = list(dict.fromkeys(own.note for own in told if own.note))
     values, found = np.concatenate(pieces), np.concatenate(moments)
     only_early = np.concatenate(preliminary)
     if found.size == 0:
@@ -329,7 +344,14 @@ def _load(
     time_positions(found, wanted)
     best = ~(only_early & np.isin(found, found[~only_early]))  # where both are there, the final one
     merged = _merge_times(values if best.all() else values[best], found[best])
-    return *merged, found[only_early & best]
+    return *merged, found[only_early & best], notes
+
+
+def _units_of(field: xr.DataArray, given: str | None, pieces: Sequence[Values]) -> Units:
+    """Say in which units the values of a field are, of which all ``pieces`` are part."""
+    return stated_units(
+        str(field.name), field.attrs, given, partial(extremes, pieces), f"values of {str(field.name)!r}"
+    )
 
 
 def _times(field: Gridded, wanted: Times | None) -> Times:

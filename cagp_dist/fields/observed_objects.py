@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -52,6 +53,7 @@ from cagp_dist.space.systems import describes_system
 from cagp_dist.store.published_variables import COORDINATES
 from cagp_dist.text import counted, shown_time
 from cagp_dist.variables import Transform, field_name, log1p_of, variable_named
+from cagp_dist.variables.stated_units import extremes, stated_units
 from cagp_dist.variables.units import cf_units
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | xr.DataTree | TableLike"
@@ -400,6 +402,10 @@ def _of_fields(
     found, _ = load(laid, np.arange(laid.fields), missing=wanted.missing, computed=True)
     values = np.ascontiguousarray(found, dtype=np.float64).reshape(laid.fields, *where.shape)
     check_finite(values, name)
+    units = stated_units(name, field.attrs, wanted.units, partial(extremes, [values]), f"values of {name!r}")
+    if units.note:
+        warnings.warn(units.note, stacklevel=5)
+    values = units.applied(values)
     flat = values.reshape(laid.fields, -1)
     where.check_nowhere(flat[:, where.nowhere], name)
     coordinates = {
@@ -408,8 +414,9 @@ def _of_fields(
         # the result says the system of its targets
         if not describes_system(axis)
     }
-    attributes = _kept(field.attrs) | ({} if wanted.units is None else {"units": cf_units(wanted.units)})
-    known = _noise(data, wanted.noise_std, where, str(field.attrs.get("units", "")))
+    attributes = {key: text for key, text in _kept(field.attrs).items() if key != "units"}
+    attributes |= {"units": cf_units(units.name)} if units.name not in ("", "unknown") else {}
+    known = _noise(data, wanted.noise_std, where, units.name)
     noise = _noise_variance(given, known, flat.shape[1:], where.shape)
     moments = _moments(laid)
     calendar = "" if moments is None else calendar_of_dates(moments)

@@ -119,12 +119,11 @@ def _is_one_of_several(clock: Clock, columns: Mapping[str, NDArray[Any]]) -> boo
 def table_of(points: Points, selection: Selection) -> Table:
     """Read points as a table; what is chosen of dimensions is chosen of columns."""
     told = {key: {"units": units} for key, units in points.units_beside.items()}
-    told[points.value] = {"standard_name": str(points.attributes.get("standard_name", ""))}
+    names = "units", "standard_name", "long_name"
+    told[points.value] = {name: str(points.attributes[name]) for name in names if name in points.attributes}
     rows = {key: Column(held, told.get(key, {})) for key, held in points.columns.items()}
-    columns, units = {**points.roles, **selection.columns}, selection.units or points.units or None
-    return read_rows(
-        rows, replace(selection, value=points.value, columns=columns, units=units, crs=points.crs)
-    )
+    columns = {**points.roles, **selection.columns}
+    return read_rows(rows, replace(selection, value=points.value, columns=columns, crs=points.crs))
 
 
 def _spread(dims: Sequence[Hashable], values: NDArray[Any], rows: Mapping[str, int]) -> NDArray[Any]:

@@ -13,6 +13,19 @@ from cagp_dist.variables.variable import T2M, UNCHECKED, VARIABLES, Variable
 if TYPE_CHECKING:
     from cagp_dist.arrays import Array
 
+_PURE = re.compile(r"|1|-|db[zi]?|.*\b(log|ln|lg|sqrt|re)\b.*|.*\b(log|ln|lg|log10|sqrt)\(.*|.*0\.5.*")
+_TRANSFORMED = {
+    "logarithms": r"(.*_)?(log_?(2|10|1p|e)?|ln|lg|logit|log_?transformed|logarithm[a-z]*)(_.*)?|"
+    r"log(2|10|1p).*",
+    "roots": r"(.*_)?(sqrt|cbrt|square_root|cube_root|boxcox|box_cox)(_.*)?",
+    "exponentials": r"(exp|expm1)_.*",
+    "standardised numbers": r"(.*_)?(z_?scores?|normali[sz]ed|standardi[sz]ed|scaled|spi|spei|ranked)(_.*)?",
+    "percentages": r"(.*_)?(percent(age)?|pct|perc)(_.*)?",
+    "ratios": r"(.*_)?(ratio|fraction|share)_(of|to)_.*",
+}  # fmt: skip
+_PATTERNS = {kind: re.compile(pattern) for kind, pattern in _TRANSFORMED.items()}
+"""What the values of a quantity are instead of it, by its name."""
+
 _RESERVED = ("time", "latitude", "longitude", "point", "level", "iteration")
 
 
@@ -65,6 +78,28 @@ def variable_of(name: str, attributes: Mapping[object, object]) -> Variable:
     return replace(known, long_name=long_name, checked=text("plausible_range") != UNCHECKED)
 
 
+def transformed_by_name(name: str, long_name: str = "") -> str:
+    """Say what values are instead of a quantity, such as logarithms, by its names; empty if they are it."""
+    for text in (name, long_name.partition(" of ")[0]):
+        spelled = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).lower()).strip("_")
+        for kind, pattern in _PATTERNS.items():
+            if pattern.fullmatch(spelled):
+                return kind
+    return ""
+
+
+def own_units(name: str, attributes: Mapping[object, object], stated: str) -> str:
+    """Units of values, where those that are stated are the ones of a quantity that they are no longer.
+
+    Logarithms, standardised numbers and ratios are pure numbers; of roots and exponentials nothing is known.
+    """
+    kind = transformed_by_name(name, str(attributes.get("long_name", "")))
+    percent = kind in ("percentages", "ratios") and stated.strip().lower() in ("%", "percent")
+    if not kind or percent or _PURE.fullmatch(stated.strip().lower()):
+        return stated
+    return {"roots": "", "exponentials": "", "percentages": "%"}.get(kind, "1")
+
+
 def describe_variable(
     name: str, attributes: Mapping[object, object], *, units: str | None = None, level: str = ""
 ) -> tuple[Variable, tuple[float, float]]:
@@ -73,11 +108,13 @@ def describe_variable(
     An anomaly by its names, or what has nothing but a name, is a free variable in its own unit.
     """
     known = variable_named(name)
-    stated = str(attributes.get("units", "") if units is None else units).strip()
+    told = str(attributes.get("units", "")).strip()
+    stated = own_units(name, attributes, told) if units is None else units.strip()
     place = f" at {level}" if level else ""
-    told = any(attributes.get(key) for key in ("standard_name", "long_name"))
-    unsaid = not (stated or told or known.units in ("K", "Pa"))  # knots, millimetres: may be anything
-    if known.name not in VARIABLES or unsaid or _is_anomaly(attributes):
+    named = any(attributes.get(key) for key in ("standard_name", "long_name"))
+    unsaid = not (stated or named or known.units in ("K", "Pa"))  # knots, millimetres: may be anything
+    other = _is_anomaly(attributes) or (units is None and stated != told)
+    if known.name not in VARIABLES or unsaid or other:
         if known is T2M:
             raise DataError(
                 "the field is an anomaly by its long name, not a 2 metre temperature. Rename it in the file.",

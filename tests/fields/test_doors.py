@@ -188,6 +188,42 @@ TABLES: dict[str, Layout] = {
         how={"value": "wind_dir"},
         answer="direction",
     ),
+    "units asked for": Layout(
+        lambda: without("temperature (degC)", **{"temperature (K)": WARM + 273.15}),
+        how={"units": "degC"},
+        says="converted",
+        only=("mapping", "points", "job of a netcdf"),
+    ),
+    "units that are no others": Layout(
+        rows, how={"units": "hPa"}, answer="units", only=("csv", "netcdf", "job of a csv")
+    ),
+    "logarithms": Layout(
+        lambda: without("temperature (degC)", **{"log10_chl (mg m-3)": WARM}),
+        how={"value": "log10_chl"},
+        says="logarithms",
+        only=("frame", "points", "job of a csv"),
+    ),
+    "signs beside": Layout(
+        lambda: rows(sign=["+", "-"] * (N // 2)),
+        answer="values-scaled",
+        only=("mapping", "csv", "job of a netcdf"),
+    ),
+    "powers of ten beside": Layout(
+        lambda: rows(exponent=[1] * N), answer="values-scaled", only=("arrow", "netcdf", "job of a csv")
+    ),
+    "rejected ones among": Layout(
+        lambda: rows(status=["rejected", "valid"] * (N // 2)),
+        answer="flags-differ",
+        only=("frame", "netcdf", "job of a csv"),
+    ),
+    "forecasts among": Layout(
+        lambda: rows(type=["observed", "forecast"] * (N // 2)),
+        answer="categories-differ",
+        only=("polars", "points", "job of a netcdf"),
+    ),
+    "kinds of stations": Layout(
+        lambda: rows(type=["SYNOP", "METAR"] * (N // 2)), only=("parquet", "points", "job of a csv")
+    ),
     "durations": Layout(
         lambda: without("temperature (degC)", wave=pd.to_timedelta(WARM, unit="s").values),
         how={"value": "wave"},

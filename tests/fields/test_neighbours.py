@@ -171,6 +171,10 @@ REFUSED = {
     "elements": (with_columns(parameter=["a", "b"] * 20), "elements-differ", {"parameter": "*"}),
     "flags": (with_columns(temp_flag_w=[2, 2, 4, 2] * 10), "flags-differ", {"temp_flag_w": 2}),
     "some flags": (with_columns(qf=["", "bad"] * 20), "flags-differ", {"qf": ""}),
+    "outliers": (with_columns(is_outlier=[True, True, False, True] * 10), "flags-differ",
+                 {"is_outlier": False}),
+    "no good value": (with_columns(qc_text="suspect"), "flags-differ", {"qc_text": "*"}),
+    "codes of flags": (with_columns(qc=[4, 4, 1, 4] * 10), "flags-differ", {"qc": 1}),
     "flags of places": (with_columns(lat_qc=[1.0, 4.0] * 20), "flags-differ", {"lat_qc": 1.0}),
     "heights": (with_columns(anemometer_height_m=[10, 10, 2, 10] * 10), "levels-differ",
                 {"anemometer_height_m": 10}),
@@ -251,6 +255,43 @@ def test_all_rows_are_offered_on_a_condition_that_makes_them_right(column, cells
         read_table(table, value="temp", plane=True)
     (condition,) = [each.so_that for each in refused.value.remedies if each.value == {column: "*"}]
     assert together in condition  # one quantity is measured in two zones, and under bad flags, too
+
+
+@pytest.mark.parametrize(
+    ("cells", "key"),
+    [
+        (("sign", 1, -1), "values-scaled"), (("pm", "plus", "minus"), "values-scaled"),
+        (("multiplier", 0.1, 0.1), "values-scaled"), (("value_offset", 3.5, 0.0), "values-scaled"),
+        (("state", "bad", "bad"), "flags-differ"), (("valid", False, False), "flags-differ"),
+        (("scenario", "low", "high"), "categories-differ"), (("rcp", 4.5, 8.5), "categories-differ"),
+        (("source", "station", "model"), "categories-differ"), (("imputed", 0, 1), "categories-differ"),
+        (("method", "measured", "interpolated"), "categories-differ"),
+        (("stage", "raw", "corrected"), "categories-differ"),
+        (("what", "daily maximum", "daily mean"), "categories-differ"),
+        (("sign", "+", ""), None), (("multiplier", 1, 1), None), (("exponent", 0, 0), None),
+        (("surface", "land", "sea"), None), (("station_type", "background", "traffic"), None),
+        (("status", "active", "closed"), None), (("status", "provisional", "approved"), None),
+        (("class", "max", "maximum"), None), (("city", "Max", "Mean"), None), (("wind_power", 1, 3), None),
+        (("is_coastal", True, False), None), (("is_outlier", False, False), None),
+        (("comment", "-", ""), None),
+    ],
+)  # fmt: skip
+def test_words_and_numbers_that_change_what_a_value_is_are_asked_about(cells, key):
+    name, *pair = cells
+    table = with_columns(**{name: pair * 20})
+    if key is None:
+        assert read_table(table, value="temp").values.tolist() == VALUES.tolist()
+        return
+    with pytest.raises((ArgumentError, DataError)) as refused:
+        read_table(table, value="temp")
+    assert refused.value.key == key
+    for remedy in refused.value.remedies:
+        assert read_table(table, value="temp", where=remedy.value).values.size
+
+
+def test_a_code_that_is_bad_in_some_schemes_is_said():
+    assert "in every row" in read_table(with_columns(temp_qc=4), value="temp").notes[0]
+    assert not read_table(with_columns(temp_qc=1), value="temp").notes
 
 
 def test_chance_is_no_sign_of_minutes():

@@ -320,7 +320,8 @@ def test_a_noise_in_other_units_than_the_values_is_converted():
     assert read_table(columns | {"err (K)": [0.5]}, value="t", noise_std="err (K)").noise_std.tolist() == [
         0.5
     ]
-    tenths = read_table(columns | {"noise_std (degC)": [0.5]}, value="t", units="0.1 degC")
+    bare = {name.removesuffix(" (degC)"): held for name, held in columns.items()}
+    tenths = read_table(bare | {"noise_std (degC)": [0.5]}, value="t", units="0.1 degC")
     assert tenths.noise_std.tolist() == [5.0]
     with pytest.raises(DataError) as refusal:
         read_table(columns | {"noise_std (%)": [5.0]}, value="t")

@@ -9,6 +9,7 @@ from cagp_dist.fields.canonical import canonical, joined_times, observation_poin
 from cagp_dist.fields.observed_objects import read
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import open_source
+from cagp_dist.fields.tables import read_table
 from cagp_dist.remedies import Setting
 from cagp_dist.variables import (
     T2M,
@@ -119,11 +120,37 @@ def test_what_is_there_is_named_without_bounds_and_how_to_take_it():
     assert absent.value.remedies == (Setting("value", "pr"),)
 
 
-def test_the_unit_of_the_job_stands_above_that_of_the_file():
-    values = drawn(10.0, 5.0)
-    field = canonical(cmip("tas", values, units="K"), selection=Selection(value="tas", units="degC"))
-    np.testing.assert_array_equal(field.tas, (values.astype(float) + 273.15).astype("float32"))
+def test_values_are_converted_to_units_that_are_asked_for_unless_those_of_the_file_cannot_be():
+    values, celsius = drawn(280.0, 5.0), Selection(value="tas", units="degC")
+    right = canonical(cmip("tas", values, units="K"), selection=celsius)
+    np.testing.assert_array_equal(right.tas, values)
+    wrong = canonical(cmip("tas", values - 270.0, units="K"), selection=celsius)
+    np.testing.assert_allclose(wrong.tas, values.astype(float) + 3.15, rtol=1e-6)
+    assert ["converted" in right.notes[0], "not plausible" in wrong.notes[0]] == [True, True]
+    knots = Selection(value="gust", units="knots")
+    gusts = canonical(cmip("gust", values, units="m/s"), selection=knots).gust
+    np.testing.assert_allclose(gusts, values * 1.943844, rtol=1e-6)
+    anomalies = Selection(value="tas_anomaly", units="degF")
+    found = canonical(cmip("tas_anomaly", values, units="K"), selection=anomalies)
+    np.testing.assert_allclose(found.tas_anomaly, 1.8 * values, rtol=1e-6)
+    with pytest.raises(DataError) as refused:
+        canonical(cmip("gust", values, units="m/s"), selection=Selection(value="gust", units="hPa"))
+    assert refused.value.key == "units"
     assert canonical(cmip("ph", values, units=""), selection=Selection(value="ph", units="1")).ph.units == "1"
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "own"),
+    [
+        ("lnChl", "mg m-3", "1"),
+        ("chl_log10", "mg m-3", "1"), ("t_zscore", "K", "1"),
+        ("rain_pct", "mm", "%"), ("sqrt_rain", "mm", ""), ("logger_temp", "degC", "degC"),
+        ("tas_anomaly", "K", "K"),        ("mixing_ratio", "g kg-1", "g kg-1"), ("rh_percent", "%", "%"),
+    ],
+)  # fmt: skip
+def test_units_are_not_those_of_what_values_were_made_of(name, units, own):
+    assert describe_variable(name, {"units": units})[0].units == own
+    assert read_table({"lat": [1.0], "lon": [2.0], f"{name} ({units})": [3.0]}).units == own
 
 
 def test_a_unit_that_is_not_one_of_the_quantity_is_refused():

@@ -23,6 +23,7 @@ from cagp_dist.fields.tables.degrees import (
 )
 from cagp_dist.fields.tables.grouping import Depths, Places, PlaneColumns
 from cagp_dist.variables import bare
+from cagp_dist.variables.stated_units import Units
 from cagp_dist.variables.units import difference_factor
 
 NAMES_PER_PLACE = 1.5  # a column with more names for each place names something else, such as rows
@@ -189,14 +190,15 @@ def read_noise(
     given: str | float | None,
     kept: Indices,
     *,
-    units: str,
+    units: Units,
     marks: MissingMarks,
 ) -> Array | None:
-    """Read the noise in the units of the values."""
+    """Read the noise in the units of the values; a column that states none was in theirs as they were."""
     whose = "noise_std"
     if name is not None:
         whose = f"column {name!r} of {frame.title}"
-        factor = noise_factor(units, frame.units(name), whose)
+        own = frame.units(name)
+        factor = noise_factor(units.name, own, whose) if own else abs(units.factor)
         there = marks.observations(frame, name, whose)
         noise = factor * there[kept]
     elif given is None:

@@ -8,6 +8,7 @@ not used are refused, said, or, where they cannot matter, passed over.
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,14 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.fields.categories import (
+    is_bad,
+    is_sign,
+    may_be_bad,
+    may_tell,
+    measured_first,
+    mixes_quantities,
+)
 from cagp_dist.fields.column_names import (
     ANY,
     DATE,
@@ -29,14 +38,17 @@ from cagp_dist.fields.column_names import (
     VALUE,
     plain,
 )
-from cagp_dist.fields.tables.columns import Columns, shown_text
+from cagp_dist.fields.tables.columns import NUMBER, Columns, shown_text
 from cagp_dist.fields.tables.degrees import hemisphere_of, part_of
 from cagp_dist.remedies import Setting
 from cagp_dist.text import counted
+from cagp_dist.variables import bare
+from cagp_dist.variables.stated_units import Units, extremes, stated_units
 from cagp_dist.variables.units import plain_units
 
 MOST_SHOWN = 5
 FEWEST_COUNTED = 5  # whole numbers that rise by one from row to row count the rows
+MOST_SIGNS = 4  # different cells of a column of signs
 MOST_CLASSES = 20  # different texts of a column of flags or classes; what has more is free text
 MOST_LEVELS = 10  # different levels, heights or periods of a table that mixes them
 PLACES_PER_LEVEL = 3  # at least; where each place has its own, as elevations are, it belongs to the place
@@ -55,6 +67,7 @@ class Kind(Enum):
     TIME = auto()  # when something happened, was expected or was written
     ZONE = auto()  # of times
     COUNTER = auto()  # numbers of rows or of places
+    SCALE = auto()  # what a value is yet to be multiplied by, or its sign
     QUALITY = auto()  # how good a measurement is
     FLAG = auto()  # marks and codes of other kinds
     REMARK = auto()
@@ -87,7 +100,11 @@ _NAMES = {
     r".*flags?(_[a-z]|_?\d)?|(.*_)?(qualifiers?|mask(ed)?|(is_)?valid|outliers?|bad|rejected|suspect|(left_)?censor(ed|ing)?|"
     r"(non_?)?detect(ed|s)?)|(data|sensor|instrument|measurement|obs)_?status",
     Kind.FLAG: r"(.*_)?(attributes|code|cd|status)",
-    Kind.REMARK: r"(.*_)?(remarks?|comments?|notes?|description|sign)",
+    Kind.SCALE: r"(.*_)?(sign|multipl(ier|icator)|divisor|exponent|scal(e|ing)_?factor|power_of_(10|ten)|"
+    r"add_?offset)|"
+    r"((value|result|data|obs|unit|conversion|calibration|correction|dilution)_?)?"
+    r"(factor|scal(e|ing)|exp|pow(er)?(10)?|offset|correction)",
+    Kind.REMARK: r"(.*_)?(remarks?|comments?|notes?|description)",
     Kind.NOISE: r"(.*_)?(err|error|std|stdev|stddev|sd|sigma|se|uncertainty|rmse|noise(_.*)?)",
     Kind.UNIT: r"(.*_)?(units?|uom)(_?code)?|unit_of_measure(ment)?",
     Kind.PERIOD: r"(.*_)?(period|duration|interval)_(sec|s|min|minutes?|hrs?|hours?|h|days?|d|code|type)|"
@@ -134,7 +151,7 @@ _SAYS_LIMITS = re.compile(r".*(remark|qual|censor|detect|sign|limit|cd|code).*")
 _WEATHER = re.compile(r"temp|^t(2m|_?max|_?min|avg|mean)?$|^ta[vs]|precip|rain|prcp|wind|humid|dew|slp")
 _NO_VALUE = {Kind.PLACE, Kind.ELEVATION, Kind.HEIGHT, Kind.NAME, Kind.DAY, Kind.ZONE, Kind.COUNTER,
              Kind.QUALITY, Kind.FLAG, Kind.REMARK, Kind.ELEMENT, Kind.MATERIAL, Kind.SYSTEM,
-             Kind.UNIT}  # fmt: skip
+             Kind.UNIT, Kind.SCALE}  # fmt: skip
 _CANNOT_MATTER = {Kind.COUNTER, Kind.QUALITY, Kind.FLAG, Kind.REMARK, Kind.NOISE, Kind.QUANTITY}
 _TELLS_APART = {Kind.DAY, Kind.TIME, Kind.ELEMENT, Kind.MATERIAL, Kind.PERIOD, Kind.SYSTEM, Kind.UNIT,
                 Kind.LEVEL, Kind.VERSION, Kind.ZONE}  # fmt: skip
@@ -143,7 +160,7 @@ _MEASURED_AT = {Kind.HEIGHT: "levels", Kind.LEVEL: "levels", Kind.PERIOD: "perio
 """What rows of one quantity may not differ in, though no place has two: keys of errors."""
 _TOGETHER = {"flags": "if all values are good", "systems": "if all of them are in one system"}
 """When rows that differ may be used together; what is not here, where they measure the same quantity."""
-_MAY_DIFFER = {*_CLASSES, *_MEASURED_AT, Kind.ELEMENT, Kind.ZONE}
+_MAY_DIFFER = {*_CLASSES, *_MEASURED_AT, Kind.ELEMENT, Kind.ZONE, Kind.SCALE}
 _UTC = {"utc", "gmt", "z", "zulu", "0", "+0", "+00", "+00:00", "00:00", "+0000", "etc/utc"}
 
 
@@ -211,16 +228,10 @@ def units_of(
     kept: Indices,
     said: Collection[str],
     given: str | None,
-) -> str:
-    """Units of the values of some rows: as given, stated with their column, or in a column beside it."""
-    stated = frame.units(column) if given is None else given
-    if frame.columns[column].dtype.kind == "m" and plain_units(stated) not in ("s", "seconds", "second"):
-        raise ArgumentError(
-            f"column {column!r} of {frame.title} has durations, which are read in seconds, and units says "
-            f"{stated!r}.",
-            key="units",
-            remedies=(Setting("units", "s"),),
-        )
+    values: Array,
+) -> Units:
+    """Units of the values of some rows: stated with their column, or in one beside it, or as given."""
+    stated = frame.units(column)
     for name, kind in kinds.items():
         if kind is not Kind.UNIT or frame.is_numeric(name) or not is_about(name, frame.columns, {column}):
             continue
@@ -242,7 +253,9 @@ def units_of(
                 remedies=(Setting("where", {name: ANY}, "if that of the column is right"),),
             )
         stated = stated or (found[0] if len(found) == 1 else "")
-    return stated
+    about = {**frame.attributes.get(column, {}), "units": stated}
+    what = f"values of column {column!r} of {frame.title}"
+    return stated_units(bare(column), about, given, partial(extremes, [values]), what)
 
 
 def check_neighbours(
@@ -262,10 +275,11 @@ def check_neighbours(
     apart: one that is known to, or that cannot be told and does so for over half of them. The first two keys
     are places. ``zoned`` says that times came with their zones, ``plane`` that places have x and y.
     """
-    places = len(np.unique(np.column_stack(keys[:2]), axis=0))
+    places, notes = len(np.unique(np.column_stack(keys[:2]), axis=0)), []
     for name, kind in kinds.items():
-        text = frame.columns[name].dtype.kind in "OUT"
-        if name in looked_at or kind in (Kind.PLACE, Kind.UNIT) or not (text or kind in _MAY_DIFFER):
+        text = frame.columns[name].dtype.kind in "OUTb"
+        told = text or kind in _MAY_DIFFER or may_tell(name)
+        if name in looked_at or kind in (Kind.PLACE, Kind.UNIT) or not told:
             continue
         found = _distinct(frame.columns[name][kept])
         there = [cell for cell in found if cell != ""]
@@ -286,6 +300,17 @@ def check_neighbours(
                 key="limit",
                 remedies=(*measured[:1], Setting("where", {name: ANY}, "to take limits as measurements")),
             )
+        # an empty cell may be a minus
+        as_written = found if len(found) > MOST_SIGNS else _distinct(frame.columns[name][kept], empty=())
+        signs = kind is Kind.SCALE or text
+        if about and signs and (is_sign(name, as_written) or (kind is Kind.SCALE and _scales(name, there))):
+            raise DataError(
+                f"column {name!r} of {frame.title} ({_listed(as_written)}) seems to say by what the values "
+                "are yet to be multiplied, or their signs; expected the values themselves. Work them out "
+                "before.",
+                key="values-scaled",
+                remedies=(Setting("where", {name: ANY}, "if the values are right without it"),),
+            )
         whole = all(isinstance(cell, (str, int)) or cell == round(cell) for cell in there)
         on_globe = not plane and plain(name) in ("zone", "utm_zone")
         classes = whole and len(found) <= MOST_CLASSES and not on_globe
@@ -297,9 +322,48 @@ def check_neighbours(
         elif kind in _MEASURED_AT and about and _are_levels(there, places):
             key = _MEASURED_AT[kind]
         else:
+            if about and not (kind is Kind.NAME and plain(name) in (*NAME, "country")):
+                notes += _check_categories(frame, name, kind, found)
             continue
         raise _apart(name, f"the rows of {frame.title} differ", found, key)
-    return _check_repeats(frame, kinds, looked_at, keys, values, kept)
+    return notes + _check_repeats(frame, kinds, looked_at, keys, values, kept)
+
+
+def _check_categories(frame: Columns, name: str, kind: Kind, found: Sequence[Any]) -> list[str]:
+    """Refuse categories of which some say that values are bad, or another quantity; notes on what may be."""
+    there = [cell for cell in found if cell != ""]
+    if not there or len(there) > MOST_CLASSES:
+        return []
+    if len(found) == 1 and may_be_bad(name, there[0]):
+        return [
+            f"column {name!r} of {frame.title} is {there[0]} in every row, which marks bad or doubtful "
+            "values in several schemes of quality flags: check what it means here."
+        ]
+    bad = [cell for cell in there if is_bad(name, cell)]
+    if bad and (len(bad) == len(found) or kind is not Kind.QUALITY):
+        rest = [cell for cell in measured_first(name, found) if cell not in bad]
+        raise DataError(
+            f"some values of {frame.title} are bad: column {name!r} has {_listed(bad)}; expected good ones.",
+            key="flags-differ",
+            remedies=(
+                *(Setting("where", {name: cell}, "to use these rows") for cell in rest[:1]),
+                Setting("where", {name: ANY}, "if all values are good"),
+            ),
+        )
+    if kind not in (Kind.REMARK, Kind.QUALITY) and mixes_quantities(name, found):
+        raise _apart(name, f"the rows of {frame.title} differ", measured_first(name, found), "categories")
+    return []
+
+
+def _scales(name: str, cells: Sequence[Any]) -> bool:
+    """Whether numbers multiply the values or are added to them, so that these change."""
+    numbers = [cell if isinstance(cell, (int, float)) else _number(cell) for cell in cells]
+    neutral = 0.0 if re.search(r"exp|pow|magnitude|offset|correction", plain(name)) else 1.0
+    return bool(numbers) and None not in numbers and any(number != neutral for number in numbers)
+
+
+def _number(cell: str) -> float | None:
+    return float(cell) if NUMBER.fullmatch(cell) else None
 
 
 def says_quality(name: str) -> bool:
@@ -386,6 +450,7 @@ def _check_repeats(
 
 def _apart(name: str, said: str, distinct: Sequence[Any], key: str) -> ArgumentError:
     """Say that a column tells rows apart, and how to choose among them."""
+    distinct = measured_first(name, distinct) if key == "flags" else distinct
     return ArgumentError(
         f"{said} in column {name!r} ({_listed(distinct)}), of which nothing is said.",
         key=f"{key}-differ",
@@ -396,7 +461,7 @@ def _apart(name: str, said: str, distinct: Sequence[Any], key: str) -> ArgumentE
     )
 
 
-def _distinct(cells: NDArray[Any]) -> list[Any]:
+def _distinct(cells: NDArray[Any], empty: Collection[str] = EMPTY) -> list[Any]:
     """Give the different cells, those of most rows first: numbers, or texts; empty where there is none."""
     import pandas as pd
 
@@ -405,7 +470,7 @@ def _distinct(cells: NDArray[Any]) -> list[Any]:
     distinct = (iso_times(found) if cells.dtype.kind == "M" else np.asarray(found))[ranked].tolist()
     numbers = cells.dtype.kind in "biuf"
     distinct = [cell if numbers and not pd.isna(cell) else str(cell).strip() for cell in distinct]
-    return list(dict.fromkeys("" if str(cell).lower() in EMPTY else cell for cell in distinct))
+    return list(dict.fromkeys("" if str(cell).lower() in empty else cell for cell in distinct))
 
 
 def _listed(cells: Sequence[Any]) -> str:

@@ -96,7 +96,8 @@ def read_table(
         the values; a column that states others, ``err (K)`` beside ``t (degC)``, is converted. By default a
         column named ``noise_std``, if there is one.
     units : str, optional
-        Units of the values; by default what stands in brackets behind the name of their column.
+        Units of the values; by default what stands in brackets behind the name of their column. Where that
+        is another unit, values are converted.
     missing : number, str or sequence of them, optional
         What the table writes instead of a missing value, such as -9999 or ``"ND"``, beside empty cells and
         NaN. Other numbers that look like such marks are refused, unless this is a sequence:
@@ -201,21 +202,21 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
         ),
         far_away(places),
     )
-    stated = units_of(frame, kinds, column, kept, said, given=selection.units)
+    units = units_of(frame, kinds, column, kept, said, selection.units, values[kept])
     standard_name = str(frame.attributes.get(column, {}).get("standard_name", ""))
-    refuse_direction(bare(column), stated, standard_name, values)
+    refuse_direction(bare(column), units.name, standard_name, values)
     known, their_units = read_static(frame, static, kept, marks)
     codes, labels = read_labels(frame, selection.labels, kept)
     places = replace(places, static=known | codes, static_units=their_units, labels=labels)
     return Table(
         **vars(places),
-        values=values[kept],
+        values=units.applied(values[kept]),
         times=times,
-        noise_std=read_noise(frame, noise, noise_std, kept, units=stated, marks=marks),
+        noise_std=read_noise(frame, noise, noise_std, kept, units=units, marks=marks),
         name=bare(column),
-        units=stated,
+        units=units.name,
         dropped_missing=int(missed.sum()),
-        notes=tuple(filter(None, notes)),
+        notes=tuple(filter(None, (*notes, units.note))),
     )
 
 
