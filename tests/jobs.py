@@ -9,6 +9,7 @@ from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.map_mean import mean_of_all
 from cagp_dist.pipeline.solve_task import solve_task
+from cagp_dist.pipeline.steps import fit
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.sharp_jobs import sharpened
 
@@ -75,8 +76,8 @@ def result_of(prepared, *, executor=None, like=None):
     def step(name, do, about):
         return done[name] if name in done else do(execution)
 
-    model = None if like is None else like.priors.model
-    return solve_task(prepared.task, step, model=model, learn=learn)
+    model = fit(prepared.task, execution) if like is None else like.priors.model
+    return solve_task(prepared.task, model, step, learn=learn)
 
 
 def mean_of(prepared):

@@ -37,7 +37,15 @@ from cagp_dist.means import (
     place_of,
 )
 from cagp_dist.pipeline.background import Background
-from cagp_dist.pipeline.map_mean import MeanLike, PartlyKnown, is_read, known_at, known_of, unknown_text
+from cagp_dist.pipeline.map_mean import (
+    MeanLike,
+    MeansByLabel,
+    PartlyKnown,
+    is_read,
+    known_at,
+    known_of,
+    unknown_text,
+)
 from cagp_dist.prior import Mean
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.text import alternatives, counted
@@ -173,7 +181,7 @@ def known_targets(targets: Targets, drift: WithCovariates, observed: ObservedObj
         targets = replace(targets, north=np.where(beside, targets.north + south, targets.north), grid=None)
     targets = replace(targets, static=static)
     wanted = targets.points.wanted
-    values = averaged(wanted, at_targets(drift, targets).covariates_at(target_points(wanted)))
+    values = averaged(wanted, _at_targets(drift, targets).covariates_at(target_points(wanted)))
     known: Mask = np.asarray(np.isfinite(values).all(axis=1))
     if not known.all():
         _tell_unknown(drift, "targets", "NaN", known, targets.positions, targets.space)
@@ -194,8 +202,15 @@ def background_targets(targets: Targets, mean: Background, observed: ObservedObj
     return replace(targets, known=known)
 
 
-def at_targets(drift: WithCovariates, targets: Targets) -> WithCovariates:
-    """Give its columns of tables the values that the targets have."""
+def mean_at_targets(mean: MeanLike, targets: Targets) -> MeanLike:
+    """Give the columns of tables that a mean has the values of the targets, too."""
+    if isinstance(mean, MeansByLabel):
+        return replace(mean, means=tuple(mean_at_targets(each, targets) for each in mean.means))
+    return _at_targets(mean, targets) if isinstance(mean, WithCovariates) else mean
+
+
+def _at_targets(drift: WithCovariates, targets: Targets) -> WithCovariates:
+    """Give columns of tables the values that the targets have."""
     fields = list(drift.covariates)
     for number, term in enumerate(fields):
         if isinstance(term, StaticColumn) and term.name in targets.static:

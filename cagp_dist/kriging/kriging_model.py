@@ -19,7 +19,7 @@ from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
-from cagp_dist.kriging.drift import MeanTerms, at_targets, background_targets, known_targets
+from cagp_dist.kriging.drift import MeanTerms, background_targets, known_targets, mean_at_targets
 from cagp_dist.kriging.given_observations import given_kernel, read, roles_of
 from cagp_dist.kriging.learning import settings_of
 from cagp_dist.kriging.map_dataset import (
@@ -50,7 +50,7 @@ from cagp_dist.pipeline import AnisotropyLike, Hyperparameters, Resources, Solve
 from cagp_dist.pipeline.background import Background, weighted
 from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
 from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, NUGGET, RECALIBRATION, UNINFORMED
-from cagp_dist.pipeline.field_solves import Execution, Solution
+from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_read
@@ -333,7 +333,7 @@ def krige(
         targets = model._at_times(targets, observed, given_mean, at)
         model._check_plan(observed, targets, call)
         model._learn_from(observed, given_mean, call)
-        return model._map(targets, kind, call)
+        return model._map(observed, model._learned_at(targets), targets, kind, call)
 
 
 @dataclass(frozen=True)
@@ -549,15 +549,16 @@ class Kriging:
         else:
             found = find_targets(cast("To", to), observed)
         targets = self._at_times(of_kind(kind, found, observed), observed, learned.mean, at)
+        learned = self._learned_at(targets)
         with self._call() as call:
             self._check_plan(observed, targets, call)
             if not arrays or observed.variables:
-                return self._map(targets, kind, call)
+                return self._map(observed, learned, targets, kind, call)
             corrected = return_std and self.recalibration != "none"
-            result = self._solved(targets, call, corrected=corrected)
+            result = self._solved(observed, learned, targets, call, corrected=corrected)
             std = result.solution.std
             if corrected:
-                std = std * result.correction(result.distribution_at())
+                std = std * result.distribution_at().correction(std, result.usual_noise)
         mean, std = (shaped(each, observed, targets).T for each in (result.solution.mean, std))
         return (mean, std) if return_std else mean
 
@@ -576,9 +577,17 @@ class Kriging:
             together = together.part(np.arange(min(len(together.X), MOST_TOGETHER)))
         plan_of_map(points, together, solver, call.resources, kernel_parts=len(families(given_kernel(self))))
 
-    def _solved(self, targets: Targets, call: _Call, *, corrected: bool, shared: bool = False) -> Result:
+    def _solved(
+        self,
+        observed: ObservedObject,
+        learned: FittedModel,
+        targets: Targets,
+        call: _Call,
+        *,
+        corrected: bool,
+        shared: bool = False,
+    ) -> Result:
         """Solve, correct distributions if that is wanted, and warn where the observations say nothing."""
-        observed, learned = self._fitted(targets)
         points = wanted_of(targets, observed, shared=shared)
         task = self._task(observed, ModelSettings(learned.kernel, learned.mean), points)
         if corrected:
@@ -590,7 +599,7 @@ class Kriging:
                 near=not task.observed.in_time,
             )
             task = replace(task, recalibration=found)
-        result = solve_task(task, call.step, model=learned)
+        result = solve_task(task, learned, call.step)
         wanted = weighted(points.wanted, learned.scale(observed.points))
         solution, prior = result.solution, prior_variance(learned.kernel, wanted)
         if learned.integrated is not None:
@@ -602,14 +611,17 @@ class Kriging:
             warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)
         return result
 
-    def _map(self, targets: Targets, kind: Kind, call: _Call) -> xr.Dataset:
+    def _map(
+        self, observed: ObservedObject, learned: FittedModel, targets: Targets, kind: Kind, call: _Call
+    ) -> xr.Dataset:
         """Solve, and give the result as a data set."""
-        observed, learned = self._fitted(targets)
-        solved = self._solved(targets, call, corrected=self.recalibration != "none", shared=True)
-        if observed.variables:
-            return self._map_of_variables(solved.solution, targets, kind)
+        corrects = self.recalibration != "none"
+        solved = self._solved(observed, learned, targets, call, corrected=corrects, shared=True)
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
         written = f"cagp.krige({', '.join(filter(None, settings))})"
+        if observed.variables:
+            found = dataset_of_variables(solved.solution, observed, learned, targets, call=written)
+            return with_system(found, targets)
         result = as_dataset(
             solved.solution.of_targets(slice(0, targets.points.size)),
             observed,
@@ -628,18 +640,10 @@ class Kriging:
             result = result.assign_coords(evidence=about)
         elif gain := gain_of_other_times(observed.points, learned):
             result.attrs["other_times"] = gain
-        if self.recalibration == "none":
+        if not corrects:
             return with_system(result, targets)
         corrected = with_recalibration(result, solved, observed, targets, method=self.recalibration)
         return with_system(corrected, targets)
-
-    def _map_of_variables(self, solution: Solution, targets: Targets, kind: Kind) -> xr.Dataset:
-        """Give the maps of all variables as a data set."""
-        observed, learned = self._fitted(targets)
-        settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
-        written = f"cagp.krige({', '.join(filter(None, settings))})"
-        found = dataset_of_variables(solution, observed, learned, targets, call=written)
-        return with_system(found, targets)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
@@ -682,7 +686,7 @@ class Kriging:
         with self._call() as call:
             draws = draw_fields(
                 observed.points,
-                self._fitted(targets)[1],
+                self._learned_at(targets),
                 wanted_of(targets, observed, shared=False),
                 self.solver,
                 call.resources,
@@ -809,22 +813,18 @@ class Kriging:
         """Kernel, noise and fit in a few lines of text."""
         return summary(*self._fitted())
 
-    def _fitted(self, targets: Targets | None = None) -> tuple[ObservedObject, FittedModel]:
-        """Give what was learned; a drift is told what the targets say of its columns."""
+    def _fitted(self) -> tuple[ObservedObject, FittedModel]:
+        """Give what was observed and learned."""
         if not hasattr(self, "_learned"):
             raise ArgumentError(
                 "this Kriging is not fitted yet; call fit(observations) first.", key="not-fitted"
             )
         check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
-        learned = self._learned
-        if targets is not None and isinstance(learned.mean, WithCovariates):
-            learned = replace(learned, mean=at_targets(learned.mean, targets))
-        if targets is not None and isinstance(learned.mean, MeansByLabel):
-            means = (
-                at_targets(m, targets) if isinstance(m, WithCovariates) else m for m in learned.mean.means
-            )
-            learned = replace(learned, mean=replace(learned.mean, means=tuple(means)))
-        return self._observed, learned
+        return self._observed, self._learned
+
+    def _learned_at(self, targets: Targets) -> FittedModel:
+        """Give what was learned, with what targets say of the columns of its mean."""
+        return replace(self._learned, mean=mean_at_targets(self._learned.mean, targets))
 
 
 _PARAMETERS = {setting.name: setting.default for setting in fields(Kriging)}

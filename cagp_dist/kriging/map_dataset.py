@@ -362,7 +362,7 @@ def with_recalibration(
     """Add the recalibrated distribution of observations at targets: ``predictive_std`` and ``quantile``."""
     found, corrects = solved.distribution_at(), solved.corrected
     dims = field_dims(observed, targets)
-    usual = sqrt(solved.priors.model.usual_noise(solved.task.observed))  # with what is known of most places
+    usual = sqrt(solved.usual_noise)  # with what is known of most places
     of_what = f"of an observation of {observed.what}, with usual noise" + ", recalibrated" * corrects
     quantiles = [shaped(of_level, observed, targets) for of_level in np.moveaxis(found.quantiles, 1, 0)]
     about_std = {
@@ -377,7 +377,8 @@ def with_recalibration(
     if found.local_scale is not None:
         about = {"long_name": "local scale of the errors", "units": "1", "comment": LOCAL_SCALE}
         corrected["local_scale"] = dims, shaped(found.local_scale, observed, targets), about
-    by = xr.DataArray(shaped(solved.correction(found), observed, targets), dims=dims)
+    factor = found.correction(solved.solution.std, solved.usual_noise)
+    by = xr.DataArray(shaped(factor, observed, targets), dims=dims)
     for name in {"std", "std_computational"} & {*map(str, result.data_vars)}:
         corrected[name] = (by * result[name]).assign_attrs(result[name].attrs)
         corrected[name].attrs["long_name"] += f", {RECALIBRATED}" * corrects

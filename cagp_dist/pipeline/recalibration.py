@@ -106,6 +106,12 @@ class Distribution:
         for level, values in zip(by_level, distribution.quantile(QUANTILE_LEVELS), strict=True):
             level[np.ix_(fields, places)] = values
 
+    def correction(self, std: Array, noise_variance: float | Array) -> Array:
+        """Factor of the standard deviation of the field: it keeps its share of that of an observation."""
+        if not self.recalibrated:
+            return np.ones(self.std.shape)
+        return np.asarray(self.std / np.sqrt(std**2 + noise_variance))
+
     def among(self, there: Mask) -> "Distribution":
         """Put those of some places among all (q,), NaN for the others."""
         if there.all():

@@ -2,10 +2,12 @@
 
 ::
 
-    Task --fit--> Priors --solve--> Solution --out_of_sample, learn--> Distributions --score--> Result
+    Task --fit--> FittedModel --fit_folds--> Priors --solve--> Solution
+         --out_of_sample, learn--> Distributions --score--> Result
 
-`cagp_dist.krige` and `cagp_dist.run` differ in how they build a `Task`, in where its steps run and are shown,
-and in what they write of the `Result`.
+A fit stands by itself: a call is fitted once and asked many times, and a job says of its fit what it
+publishes. The other steps are `solve_task`. `cagp_dist.krige` and `cagp_dist.run` differ in how they build
+a `Task`, in where its steps run and are shown, and in what they write of the `Result`.
 """
 
 from collections.abc import Callable
@@ -18,14 +20,14 @@ from cagp_dist.pipeline.cross_validation import errors_of_folds, out_of_sample
 from cagp_dist.pipeline.field_solves import Execution, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.recalibration import Distributions, OutOfSampleErrors, learn_distributions
-from cagp_dist.pipeline.steps import fit, fit_folds, innovations_of, score, solve
+from cagp_dist.pipeline.steps import fit_folds, innovations_of, score, solve
 from cagp_dist.pipeline.task import Priors, Result, Task
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.text import counted
 
 T = TypeVar("T")
 
-Step: TypeAlias = Literal["fit", "fits of folds", "solve", "innovations", "errors", "scores"]
+Step: TypeAlias = Literal["fits of folds", "solve", "innovations", "errors", "scores"]
 
 Learn: TypeAlias = Callable[[Task, Priors, OutOfSampleErrors | None], Distributions]
 
@@ -37,20 +39,17 @@ class Steps(Protocol):
         """Do a step, again where its workers are lost; ``about`` sums up what came of it."""
 
 
-def solve_task(
-    task: Task, steps: Steps, *, model: FittedModel | None = None, learn: Learn | None = None
-) -> Result:
-    """Do what is asked: fit, solve, correct distributions by errors, and score what is held out.
+def solve_task(task: Task, model: FittedModel, steps: Steps, *, learn: Learn | None = None) -> Result:
+    """Do what is asked: solve, correct distributions by errors, and score what is held out.
 
     Parameters
     ----------
     task : Task
         What is asked.
+    model : FittedModel
+        The prior, as `cagp_dist.pipeline.steps.fit` gives it.
     steps : Steps
         Does each step.
-    model : FittedModel, optional
-        The prior, where it is fitted already: a call is fitted once and asked many times, and a job says of
-        its fit what it publishes.
     learn : callable, optional
         What distributions learn from the errors; by default a recalibration, if the task has one.
 
@@ -58,8 +57,6 @@ def solve_task(
     -------
     Result
     """
-    if model is None:
-        model = steps("fit", partial(fit, task), about=lambda found: found.numbers)
     fits: tuple[FittedModel, ...] = ()
     if task.fits_folds:
         fits = steps("fits of folds", partial(fit_folds, task, model), about=_fits)

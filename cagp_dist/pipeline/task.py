@@ -166,6 +166,11 @@ class Result:
         return self.distributions.corrected
 
     @property
+    def usual_noise(self) -> float:
+        """Noise variance of an observation where none was made."""
+        return self.priors.model.usual_noise(self.task.observed)
+
+    @property
     def has_distributions(self) -> bool:
         """Whether an observation has another distribution than the normal one of mean and std."""
         return self.corrected or self.priors.model.integrated is not None
@@ -194,15 +199,8 @@ class Result:
             for fields, some, distribution in parts:
                 found.put(fields, some, distribution)
             return found
-        noise = model.usual_noise(observed)
+        noise = self.usual_noise
         known_at: Mask = np.asarray(~np.isnan(mean).any(axis=0))  # not before an observation
         plain = Gaussian(mean[:, known_at], np.sqrt(std[:, known_at] ** 2 + noise))
         stretched = self.distributions.stretched_at(kind, noise)
         return self.distributions.at(plain, X[known_at], stretched=stretched).among(known_at)
-
-    def correction(self, found: Distribution) -> Array:
-        """Factor (T, q) by which recalibration changes the standard deviation of the field at all targets."""
-        if not self.corrected:
-            return np.ones(found.std.shape)
-        noise = self.priors.model.usual_noise(self.task.observed)
-        return np.asarray(found.std / np.sqrt(self.solution.std**2 + noise))

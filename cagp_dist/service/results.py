@@ -90,11 +90,6 @@ class _Found:
         """What was solved."""
         return self.result.solution
 
-    @property
-    def usual_noise(self) -> float:
-        """Noise variance of an observation where none was made."""
-        return self.result.priors.model.usual_noise(self.result.task.observed)
-
     def mean(self, kind: str) -> Array:
         """Mean (T, q) at targets of a kind."""
         return self.solution.mean[:, self.prepared.columns[kind]]
@@ -234,7 +229,7 @@ def _of_maps(found: _Found, cells: MapCells) -> dict[str, xr.Dataset]:
         spacing,
         mean=mean,
         std=std,
-        noise_variance=found.usual_noise,
+        noise_variance=found.result.usual_noise,
         computational_std=None if unfinished is None else cells.fields(unfinished),
         distribution=None if distribution is None else distribution.on_grid(cells.fields),
     )
@@ -289,7 +284,7 @@ def _of_places(found: _Found, wanted: Wanted) -> xr.Dataset:
         space=wanted.space,
         mean=mean,
         std=std,
-        noise_variance=found.usual_noise,
+        noise_variance=found.result.usual_noise,
         computational_std=found.unfinished("places"),
         distribution=found.distribution_at("places", mean, std, wanted.X),
         variable=found.prepared.points.variable,
@@ -392,7 +387,7 @@ def attributes_of(
         "solver": _solver_said(prepared, solution),
         "solver_calibrated": prepared.solver.calibrated == "exact",
         "solver_calibration": prepared.solver.calibrated,
-        "noise_variance": model.usual_noise(result.task.observed),
+        "noise_variance": result.usual_noise,
         **_known_noise(points),
         **_cross_validation(prepared),
         **_blocks(prepared),

@@ -358,7 +358,7 @@ class _JobSteps:
 def _solved(task: Task, model: FittedModel, learn: Learn | None, steps: _JobSteps) -> Result:
     """Do the steps after the fit; a recalibration that cannot learn is one of the job file."""
     try:
-        return solve_task(task, steps, model=model, learn=learn)
+        return solve_task(task, model, steps, learn=learn)
     except ArgumentError as error:
         if error.key == "recalibration":
             raise ConfigurationError(

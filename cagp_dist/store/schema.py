@@ -55,13 +55,12 @@ def prediction_group(
     """
     name, noisy = variable.name, None
     if std is not None:
-        noisy = np.hypot(np.asarray(std), np.sqrt(np.asarray(noise_variance)))
+        std, noise = np.asarray(std), np.asarray(noise_variance)
+        noisy = np.sqrt(std**2 + noise) if distribution is None else distribution.std
         if distribution is not None and distribution.recalibrated:
-            # one correction of both: the field keeps its share of the error bar of an observation
-            by = distribution.std / noisy
-            std = by * np.asarray(std)
+            by = distribution.correction(std, noise)
+            std = by * std
             computational_std = None if computational_std is None else by * np.asarray(computational_std)
-        noisy = noisy if distribution is None else distribution.std
     arrays = {
         f"{name}_mean": mean,
         f"{name}_std": std,
