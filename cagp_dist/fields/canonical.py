@@ -15,6 +15,7 @@ from cagp_dist.fields.calendars import noting
 from cagp_dist.fields.column_roles import check_of_fields, in_roles
 from cagp_dist.fields.files.damage import check_axis, check_jumps
 from cagp_dist.fields.gridded import (
+    LABEL,
     PLACE,
     Gridded,
     check_finite,
@@ -57,7 +58,7 @@ def canonical(*datasets: xr.Dataset, selection: Selection = EVERYTHING) -> xr.Da
     """Bring the selected part of a field into canonical form, checked and in memory."""
     variable, area, grid_degrees = selection.variable, selection.area, selection.grid_degrees
     wanted = None if selection.times is None else parse_times(selection.times)
-    check_of_fields(selection.columns, variable)
+    check_of_fields(selection.columns, selection.labels, variable)
     if selection.noise_std is not None:
         raise ConfigurationError(
             f"noise_std is for tables and points, and {variable!r} is a field; leave it out.", key="noise-std"
@@ -428,11 +429,22 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> O
             noise_variance=None if noise_std is None else noise_std.values.astype(np.float64) ** 2,
             dropped_missing=int(field.attrs.get("dropped_missing", 0)),
             names=None if names is None else names.values,
+            beside={axis: codes for axis, (codes, _) in labels_of(field).items()},
         ).without_empty_places()
         return found.without_gaps() if gaps == "drop" else found
     found = Observations.from_grid(north, east, values, space=space, variable=variable, times=times)
     _check_gaps(times, np.asarray(~found.present.any(axis=1)))
     return found if gaps == "keep" else found.without_gaps()
+
+
+def labels_of(field: xr.Dataset) -> dict[str, tuple[Array, tuple[str, ...]]]:
+    """Labels of the points of a canonical field by their axes: integers from 0 (n,), and their names."""
+    found = {}
+    for name, held in field.coords.items():
+        if LABEL.items() <= held.attrs.items():
+            names, codes = np.unique(held.values, return_inverse=True)
+            found[str(name)] = codes.astype(np.float64), tuple(map(str, names))
+    return found
 
 
 def space_of(field: xr.Dataset) -> Space:

@@ -1,7 +1,7 @@
 """What stands where: ``columns={"latitude": "lat", "time": "date"}``, of tables and of objects of xarray."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 import xarray as xr
@@ -79,8 +79,20 @@ def column_roles(columns: Mapping[str, str] | None, **arguments: str | None) -> 
 Given = TypeVar("Given", xr.DataArray, xr.Dataset)
 
 
-def check_of_fields(columns: Mapping[str, str], name: str) -> None:
-    """Refuse to leave out the times of a variable of fields, which are its maps."""
+def check_of_fields(columns: Mapping[str, str], labels: Collection[str], name: str) -> None:
+    """Refuse what a variable of fields does not have: rows with labels or depths; or times to leave out."""
+    if labels:
+        raise ArgumentError(
+            f"bias_by is {', '.join(map(repr, labels))}, and {name!r} is one of fields, not of rows with "
+            "names; expected a table, or an object with one dimension, that of points.",
+            key="labels-of-fields",
+        )
+    if "depth" in columns:
+        raise ArgumentError(
+            f"columns names {columns['depth']!r} as the depth, and it is no dimension of {name!r}, whose "
+            "values would all have one; expected a dimension of depths, or leave it out.",
+            key="depth-of-fields",
+        )
     if columns.get("time") == IGNORED:
         raise ArgumentError(
             f'columns has time "{IGNORED}", which makes one field of rows, and {name!r} is a field at each '

@@ -216,19 +216,7 @@ def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool)
         data = data[own].stack({ROW: data[name].dims}, create_index=False)
     points = points_in(data, name, asked=wanted.asked, missing=wanted.missing)
     if points is None:
-        check_of_fields(wanted.columns, name)
-        if wanted.labels:
-            raise ArgumentError(
-                f"bias_by is {', '.join(map(repr, wanted.labels))}, and {name!r} is one of fields, "
-                "not of rows with names; expected a table, or an object with one dimension, that of points.",
-                key="labels-of-fields",
-            )
-        if DEPTH in wanted.columns:
-            raise ArgumentError(
-                f"columns names {wanted.columns[DEPTH]!r} as the depth, and it is no dimension of {name!r}, "
-                "whose values would all have one; expected a dimension of depths, or leave it out.",
-                key="depth-of-fields",
-            )
+        check_of_fields(wanted.columns, wanted.labels, name)
         return _of_fields(data, name, wanted, noise, in_time=in_time)
     observed = _from_table(table_of(points, wanted), noise, points.crs, in_time=in_time)
     if points.where is None:

@@ -13,7 +13,7 @@ import xarray as xr
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.fields.gridded import PLACE
+from cagp_dist.fields.gridded import LABEL, PLACE
 from cagp_dist.fields.points import Points, table_of
 from cagp_dist.fields.selection import (
     Selection,
@@ -66,6 +66,8 @@ def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -
         coordinates["noise_std"] = (PLACE, noise)
     if fields.names is not None:
         coordinates[STATION_NAME] = (PLACE, fields.names.astype(str))
+    for axis, names in fields.labels.items():
+        coordinates[axis] = (PLACE, np.array(names)[fields.static[axis].astype(np.intp)], LABEL)
     return xr.Dataset(
         {variable.name: (("time", PLACE), values, variable.attributes())},
         coords={"time": ("time", fields.times), **coordinates},

@@ -16,7 +16,7 @@ from cagp_dist.cartography.raster import resample
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal, located
 from cagp_dist.kriging.drawn_maps import LETTERS_PER_INCH, Axes2D, frame_around, grid_values, one_field
-from cagp_dist.kriging.plots import Plots, check_there
+from cagp_dist.kriging.plots import Plots, biases_of, check_there
 from cagp_dist.kriging.result_distribution import Of, distribution_of
 from cagp_dist.pages import templates
 from cagp_dist.space import Plane
@@ -98,22 +98,11 @@ class Maps:
     def biases(self, by: str | None = None) -> xr.Dataset:
         """Errors that observations share, of a result with ``bias_by``: ``mean`` and ``std`` of each group.
 
-        ``by`` is the column, where there are several. ``.to_dataframe()`` makes a table of it. The errors are
-        what observations of a group have too much. `ArgumentError`: the result has none, or several.
+        ``by`` is the column, where there are several. ``.to_dataframe()`` makes a table of it,
+        ``result.cagp.plot.biases()`` a picture. The errors are what observations of a group have too much; of
+        several times, at each time. `ArgumentError`: the result has none, or several.
         """
-        known = [name for name in str(self._dataset.attrs.get("bias_by", "")).split(", ") if name]
-        known = [name for name in known if f"bias_{name}" in self._dataset]
-        if by is None and len(known) == 1:
-            by = known[0]
-        if by not in known:
-            raise ArgumentError(
-                f"by is {by!r}, and the result has biases by {', '.join(known) or 'nothing'}; expected one "
-                "of these, of a result at one time that was made with bias_by.",
-                key="no-biases",
-            )
-        names = {f"bias_{by}": "mean", f"bias_{by}_std": "std"}
-        found = self._dataset[list(names)]
-        return found.drop_vars([name for name in found.coords if name != by]).rename(names)
+        return biases_of(self._dataset, by)
 
     def explore(self, *, height: int = 600) -> "IFrame":
         """Show the maps of a notebook on the page of `cagp view`: zoom, layers, times, values at a click.

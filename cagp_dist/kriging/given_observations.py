@@ -23,7 +23,7 @@ from cagp_dist.fields.observed_objects import (
 from cagp_dist.fields.observed_objects import read as read_source
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import DataFrameLike, is_table
-from cagp_dist.kernels import DEPTH, Kernel
+from cagp_dist.kernels import DEPTH, PLACE, RESERVED_AXES, VARIABLE, Kernel
 from cagp_dist.kriging.drift import MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
 from cagp_dist.means import WithCovariates
@@ -31,7 +31,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
 from cagp_dist.pipeline.fitted_model import KernelLike, families
 from cagp_dist.pipeline.integration import check_hyperparameters
-from cagp_dist.pipeline.labelled_fit import PLACE, VARIABLE
+from cagp_dist.pipeline.labels import check_groups
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, is_estimated, is_read
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.prior import Prior
@@ -351,7 +351,7 @@ def _observe(
             crs=model.crs,
             transform=model.transform,
         )
-        _check_groups(observed)
+        check_groups(observed.points, [*observed.labels])
         names = ("value", "units", "missing", "where")
         given = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
         given |= {"columns": columns} if columns else {}
@@ -396,30 +396,12 @@ def bias_axes(model: "Kriging") -> list[str]:
         raise ArgumentError(
             f"bias_by is {given!r}; expected the name of a column, or several.", key="bias-by"
         )
+    if reserved := {*names} & {*RESERVED_AXES}:
+        raise ArgumentError(
+            f"bias_by is {reserved.pop()!r}, a name with another meaning here; rename the column.",
+            key="bias-by",
+        )
     return names
-
-
-def _check_groups(observed: ObservedObject) -> None:
-    """Refuse groups that tell nothing: one for all observations, or one for each."""
-    points = observed.points
-    for axis in observed.labels:
-        if axis in (VARIABLE, PLACE, "row", "space", "time", DEPTH):
-            raise ArgumentError(
-                f"bias_by is {axis!r}, a name with another meaning here; rename the column.", key="bias-by"
-            )
-        groups, counts = np.unique(points.beside[axis][points.there], return_counts=True)
-        if groups.size < 2:
-            raise ArgumentError(
-                f"all observations have the same {axis!r}: an error that all share cannot be told from the "
-                "mean, which has it already; leave bias_by out.",
-                key="one-group",
-            )
-        if counts.max() < 2:
-            raise ArgumentError(
-                f"each observation has {axis!r} of its own: an error of one observation cannot be told from "
-                "its noise; leave bias_by out.",
-                key="groups-of-one",
-            )
 
 
 def roles_of(model: "Kriging") -> dict[str, str]:

@@ -15,7 +15,7 @@ from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import NUGGET
 from cagp_dist.pipeline.fitted_model import families
-from cagp_dist.pipeline.labelled_fit import Labels
+from cagp_dist.pipeline.labels import Labels
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.task import ModelSettings
 from cagp_dist.space import Space

@@ -12,9 +12,8 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.observed_objects import ObservedObject
-from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
-from cagp_dist.kernels import DEPTH, in_order_of_columns
+from cagp_dist.kernels import DEPTH, VARIABLE
 from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.map_targets import Targets, about_depth, of_places
 from cagp_dist.means import RegionalLinear, WithCovariates
@@ -24,7 +23,8 @@ from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
-from cagp_dist.pipeline.labelled_fit import VARIABLE, variances_of
+from cagp_dist.pipeline.labelled_fit import variances_of
+from cagp_dist.pipeline.labels import NO_LABEL, shared_errors
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_samples import Draws
 from cagp_dist.pipeline.task import Result
@@ -85,7 +85,7 @@ def wanted_of(targets: Targets, observed: ObservedObject, *, shared: bool = True
     points, axes = targets.points, observed.points.beside
     if not axes:
         return points
-    free: dict[str, float | Array] = dict.fromkeys(axes, -1.0)
+    free: dict[str, float | Array] = dict.fromkeys(axes, NO_LABEL)
     if DEPTH in axes and targets.depths is None:
         raise ArgumentError(
             "the observations have depths, and the targets have none; expected depths of the targets, as a "
@@ -99,56 +99,35 @@ def wanted_of(targets: Targets, observed: ObservedObject, *, shared: bool = True
         every = [points.beside({**free, VARIABLE: float(v)}) for v in range(len(observed.variables))]
         return MapPoints.of(joined_targets([each.wanted for each in every]))
     found = points.beside(free)
-    if observed.points.fields > 1 or not shared:
+    if not shared:
         return found
-    errors = [_shared_errors(observed, axis) for axis in observed.labels]
+    errors = [shared_errors(observed.points, axis, len(names)) for axis, names in observed.labels.items()]
     return MapPoints.of(joined_targets([found.wanted, *errors]))
-
-
-def _shared_errors(observed: ObservedObject, axis: str) -> LinearFunctionals:
-    """Give the error of each group as what its label adds to the field at a place of the group."""
-    points, groups = observed.points, len(observed.labels[axis])
-    labels, axes = points.beside[axis].astype(np.intp), in_order_of_columns(points.beside)
-    first = np.zeros(groups, dtype=np.intp)
-    first[labels[::-1]] = np.arange(labels.size)[::-1]
-    there = points.X[first]
-    there[:, -len(axes) :] = -1.0
-    with_label = there.copy()
-    with_label[:, axes.index(axis) - len(axes)] = np.arange(groups)
-    nodes = np.stack([with_label, there], axis=1).reshape(2 * groups, -1)
-    counts = np.full(groups, 2, dtype=np.intp)
-    return LinearFunctionals.of_terms(nodes, np.tile([1.0, -1.0], groups), counts)
 
 
 def with_biases(
     result: xr.Dataset, solution: Solution, observed: ObservedObject, learned: FittedModel, size: int
 ) -> xr.Dataset:
     """Add the errors that groups share, with their error bars."""
-    stds = learned.bias_std
+    stds, errors = learned.bias_std, learned.bias_std_errors
     result.attrs["bias_std"] = one_or_all(list(stds.values()))
     result.attrs["bias_by"] = ", ".join(stds)
-    result.attrs["bias_std_standard_error"] = one_or_all(_errors_of_biases(learned))
+    result.attrs["bias_std_standard_error"] = one_or_all(list(errors.values()))
     end, units = size, observed.units
-    if observed.points.fields > 1:
-        return result
+    dims = () if observed.dimension is None else (observed.dimension,)
     for axis, names in observed.labels.items():
         at = slice(end, end + len(names))
         end = at.stop
-        mean, std = solution.mean[0, at], solution.std[0, at]
+        mean, std = (of[:, at] if dims else of[0, at] for of in (solution.mean, solution.std))
         about = f"error that the observations of one {axis} share"
-        result[f"bias_{axis}"] = axis, mean, {"long_name": about, **units}
-        result[f"bias_{axis}_std"] = axis, std, {"long_name": f"standard deviation of the {about}", **units}
+        result[f"bias_{axis}"] = (*dims, axis), mean, {"long_name": about, **units}
+        result[f"bias_{axis}_std"] = (
+            (*dims, axis),
+            std,
+            {"long_name": f"standard deviation of the {about}", **units},
+        )
         result = result.assign_coords({axis: (axis, np.array(names, dtype=str))})
     return result
-
-
-def _errors_of_biases(learned: FittedModel) -> list[float]:
-    """Give standard errors of the standard deviations of shared errors, which stand at the end."""
-    stds = [*learned.bias_std.values()]
-    if learned.result is None:
-        return [np.nan] * len(stds)
-    own = np.sqrt(learned.result.log_covariance.diagonal()[-1 - len(stds) : -1])
-    return [float(0.5 * std * error) for std, error in zip(stds, own, strict=True)]
 
 
 def dataset_of_variables(

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
+from cagp_dist.cartography.chart_style import drawing_style
 from cagp_dist.cartography.colour_scale import ColourScale
+from cagp_dist.cartography.error_bars import INCHES_PER_NAME, MOST_NAMES, draw_error_bars
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal, located
 from cagp_dist.fields.observed_objects import Source
 from cagp_dist.kriging.drawn_charts import draw_series, draw_variogram, time_axis_of
-from cagp_dist.kriging.drawn_maps import maps_of, stamp_of
+from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, maps_of, own_figure, stamp_of
 from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of
 from cagp_dist.kriging.result_model import model_of, observed_beside
 
@@ -145,6 +147,47 @@ class Plots:
             model = model_of(self._dataset, model)
         found = model.variogram(draws=draws, seed=seed, directions=directions)
         return draw_variogram(found, model._fitted()[0].attributes.get("units", ""), ax)
+
+    def biases(self, by: str | None = None, *, field: int = 0, ax: "Axes | None" = None) -> "Figure":
+        """Draw the errors that observations share, with bars of 90 %: `Maps.biases`, the 30 largest.
+
+        ``by`` is the column, where there are several; ``field`` is the number of the time.
+        """
+        import matplotlib.pyplot as plt
+
+        found = biases_of(self._dataset, by)
+        ((axis, names),) = ((str(dim), found[dim].values) for dim in found.dims if dim != "time")
+        if "time" in found.dims:
+            found = found.isel(time=field)
+        with drawing_style():
+            height = 0.8 + INCHES_PER_NAME * min(len(names), MOST_NAMES)
+            figure = (
+                own_figure(ax) if ax else plt.figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+            )
+            panel = ax or figure.add_subplot()
+            unit = found["mean"].attrs.get("units", "")
+            label = (
+                f"error by {axis} [{unit}], with 90 % bars" if unit else f"error by {axis}, with 90 % bars"
+            )
+            draw_error_bars(panel, names.tolist(), found["mean"].values, found["std"].values, label)
+        return figure
+
+
+def biases_of(dataset: xr.Dataset, by: str | None = None) -> xr.Dataset:
+    """Errors that observations share: ``mean`` and ``std`` of each group, see `Maps.biases`."""
+    known = [name for name in str(dataset.attrs.get("bias_by", "")).split(", ") if name]
+    known = [name for name in known if f"bias_{name}" in dataset]
+    if by is None and len(known) == 1:
+        by = known[0]
+    if by not in known:
+        raise ArgumentError(
+            f"by is {by!r}, and the result has biases by {', '.join(known) or 'nothing'}; expected one "
+            "of these, of a result that was made with bias_by.",
+            key="no-biases",
+        )
+    names = {f"bias_{by}": "mean", f"bias_{by}_std": "std"}
+    found = dataset[list(names)]
+    return found.drop_vars([name for name in found.coords if name not in found.dims]).rename(names)
 
 
 def _maps(

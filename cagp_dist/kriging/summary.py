@@ -9,11 +9,12 @@ from scipy.spatial import cKDTree
 
 from cagp_dist.factors import Anisotropic
 from cagp_dist.fields.observed_objects import ObservedObject
+from cagp_dist.kernels import VARIABLE
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.means import MEANS
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.fitted_model import FittedModel
-from cagp_dist.pipeline.labelled_fit import VARIABLE, variances_of
+from cagp_dist.pipeline.labelled_fit import variances_of
 from cagp_dist.text import counted
 
 

@@ -20,6 +20,7 @@ from cagp_dist.kernels import (
     Kernel,
     Matern,
     MaternOf,
+    Sum,
     chosen_by,
     families_of,
     lengthscales_in_space,
@@ -143,13 +144,30 @@ class FittedModel:
     @property
     def field_variance(self) -> float:
         """Prior variance of the field, without errors that observations share."""
-        return float(sum(part.variance for part in self.kernel.parts if not isinstance(part, SameLabel)))
+        return float(sum(part.variance for part in self.field_kernel.parts))
 
     @property
     def bias_std(self) -> dict[str, float]:
         """Standard deviations of errors that observations with the same label share, by their axes."""
         shared = (part for part in self.kernel.parts if isinstance(part, SameLabel))
         return {part.axis: float(np.sqrt(part.variance)) for part in shared}
+
+    @property
+    def bias_std_errors(self) -> dict[str, float]:
+        """Standard errors of these, NaN where there are none; they stand last among the fitted variances."""
+        stds = self.bias_std
+        own = np.full(len(stds), np.nan)
+        if self.result is not None and stds:
+            own = np.sqrt(self.result.log_covariance.diagonal()[-1 - len(stds) : -1])
+        return {axis: float(0.5 * std * error) for (axis, std), error in zip(stds.items(), own, strict=True)}
+
+    @property
+    def field_kernel(self) -> Kernel:
+        """Kernel of the field, without errors that observations share."""
+        parts = tuple(part for part in self.kernel.parts if not isinstance(part, SameLabel))
+        if len(parts) == len(self.kernel.parts):
+            return self.kernel
+        return parts[0] if len(parts) == 1 else Sum(parts)
 
     @property
     def hours(self) -> tuple[float, ...]:

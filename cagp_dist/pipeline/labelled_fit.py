@@ -17,7 +17,10 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.factors import Coregion, SameLabel, SameLabelOf
 from cagp_dist.kernels import (
     FITTED,
+    PLACE,
+    ROW,
     SPACE_COLUMNS,
+    VARIABLE,
     Elementary,
     Family,
     Kernel,
@@ -42,6 +45,7 @@ from cagp_dist.pipeline.fitted_model import (
     sites_of_fit,
 )
 from cagp_dist.pipeline.fitting import Sites, method_of
+from cagp_dist.pipeline.labels import Labels
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
@@ -49,26 +53,8 @@ from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.split import Split
 from cagp_dist.text import counted
 
-VARIABLE, ROW, PLACE = "variable", "row", "place"
 LEAST_NOISE = 1e-6  # Of a variable, in units of its variance, below the nugget that is fitted
 NUGGET_SHARE = 0.3  # Of the noise of observations, where the search for shared errors begins
-
-
-@dataclass(frozen=True)
-class Labels:
-    """What the labels of observations are."""
-
-    bias_by: tuple[str, ...] = ()  # axes, all points with the same label of which share an error
-    variables: tuple[str, ...] = ()  # names of the labels of "variable", where there are several
-    nugget_correlation: bool = False  # whether errors of variables at one place go together
-
-    @property
-    def any(self) -> bool:
-        """Whether there are any."""
-        return bool(self.bias_by or self.variables)
-
-
-NO_LABELS = Labels()
 
 
 def fit_labelled(

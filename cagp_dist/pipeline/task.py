@@ -16,7 +16,7 @@ from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike
 from cagp_dist.pipeline.integration import distributions_of_observations
-from cagp_dist.pipeline.labelled_fit import NO_LABELS, Labels
+from cagp_dist.pipeline.labels import NO_LABELS, Labels
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.maps_at_times import COMPARED_IN_TIME

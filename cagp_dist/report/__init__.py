@@ -20,8 +20,9 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
 
     The page stands alone and prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``reliability``,
     ``strata`` and ``convergence`` lie beside it; ``computational`` where the solver left something undone,
-    ``scale`` where error bars have a local one, ``times`` and ``regions`` for a run of several times. Writing
-    it again replaces each file whole: two processes that do so at once leave the same.
+    ``scale`` where error bars have a local one, ``biases`` where observations share errors, ``times`` and
+    ``regions`` for a run of several times. Writing it again replaces each file whole: two processes that do
+    so at once leave the same.
 
     Parameters
     ----------

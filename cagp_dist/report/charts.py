@@ -11,10 +11,12 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.pit import Histogram, histogram
 from cagp_dist.calibration.verification.strata import CHANCE
 from cagp_dist.cartography.chart_style import ACCENT, BAND, INK, MUTED, RULE, date_axis, quiet_grid
+from cagp_dist.cartography.error_bars import INCHES_PER_NAME, MOST_NAMES, draw_error_bars
 from cagp_dist.report.by_stratum import KINDS, ByStratum
 from cagp_dist.report.drawing import WIDTH_INCHES, Drawing, chart, title
 from cagp_dist.report.published import PublishedRun
 from cagp_dist.report.report_tables import ByTime, by_time
+from cagp_dist.report.wording import when
 from cagp_dist.variables.units import amount, spoken, symbol
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Dr
         drawings.append(
             draw_convergence(run.trace, run.variable.units, recalibrated=run.calibration.recalibrated)
         )
+    if run.biases is not None:
+        drawings.append(draw_biases(run))
     if len(run.times) > 1:
         drawings.append(draw_times(by_time(run)))
         if run.regions is not None:
@@ -129,6 +133,35 @@ def draw_times(scored: ByTime) -> Drawing:
         f"{_plain(np.nanmax(scored.rmse), scored.units)} {spoken(scored.units)} over "
         f"{count} times; coverage between {100.0 * np.nanmin(scored.coverage):.0f} and "
         f"{100.0 * np.nanmax(scored.coverage):.0f} per cent.",
+    )
+
+
+def draw_biases(run: PublishedRun) -> Drawing:
+    """Largest of the errors that observations share, at the first time, with bars of 90 %."""
+    found, units = run.biases, run.variable.units
+    assert found is not None
+    several = len({*found.columns}) > 1
+    names = [
+        f"{column}: {name}" if several else name
+        for column, name in zip(found.columns, found.names, strict=True)
+    ]
+    shown = min(len(names), MOST_NAMES)
+    which = f"the largest {shown} of {len(names)}" if shown < len(names) else f"{len(names)} groups"
+    which += f", {when(run.times[0])}" if len(run.times) > 1 else ""
+    longest = max(map(len, names))
+    figure, axes = chart(
+        "Errors that observations share",
+        f"by {', '.join(dict.fromkeys(found.columns))}; {which}; bars of 90 %",
+        1.2 + INCHES_PER_NAME * shown,
+        left=min(0.06 + 0.011 * longest, 0.4),
+    )
+    draw_error_bars(axes, names, found.mean[0], found.std[0], labelled("error", units))
+    low, high = found.mean[0].min(), found.mean[0].max()
+    return Drawing(
+        "biases",
+        figure,
+        f"Errors of {len(names)} groups of observations, between {_plain(low, units)} and "
+        f"{_plain(high, units)} {spoken(units)}.",
     )
 
 

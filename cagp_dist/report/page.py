@@ -138,6 +138,8 @@ def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Fi
         "simulation": "One value for each field: where the truth lies in its predictive distribution, along "
         "one random direction. Fields are independent of each other: by chance 95 of 100 counts lie in the "
         "band.",
+        "biases": "What observations of a group have too much, such as those of a ship. The group biases of "
+        "the run has all of them.",
         "regions": "Bands are one error bar to each side.",
         "times": "The dashed line is the coverage of correct error bars.",
     }

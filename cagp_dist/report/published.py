@@ -17,7 +17,9 @@ from cagp_dist.report.run_reader import OpenGroup, open_published_group
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.store.group_dataset import AXES, own_dims, variable_in
 from cagp_dist.store.published_variables import (
+    BIAS_BY,
     FORMAT_VERSION,
+    GROUP,
     NODES_PER_CELL,
     PLAIN,
     RECALIBRATED,
@@ -94,6 +96,16 @@ class Regions:
     mean: Array
     std: Array
     computational_std: Array | None
+
+
+@dataclass(frozen=True, eq=False)
+class Biases:
+    """Errors (T, g) that groups of observations share."""
+
+    names: tuple[str, ...]
+    columns: tuple[str, ...]  # that name the groups
+    mean: Array
+    std: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +216,7 @@ class PublishedRun:
     places: PublishedPlaces | None = None
     simulation: Simulation | None = None
     regions: Regions | None = None
+    biases: Biases | None = None
     space: Space = SPHERE
     both_recalibrated: bool = (
         False  # the field's error bars as those of observations; not in earlier versions
@@ -268,6 +281,7 @@ def read_run(path: Path) -> PublishedRun:
         places=optional("targets", _places_of, time=0),
         simulation=optional("simulation", _simulation_of),
         regions=optional("regions", _regions_of),
+        biases=optional("biases", _biases_of),
         space=space,
     )
 
@@ -353,6 +367,11 @@ def _regions_of(group: OpenGroup) -> Regions:
     """Read means over regions."""
     mean, std = group.of("_mean", "_std")
     return Regions(group.texts(REGION), group.texts(REGION_DEFINITION), mean, std, _more(group)[0])
+
+
+def _biases_of(group: OpenGroup) -> Biases:
+    """Read errors that observations share."""
+    return Biases(group.texts(GROUP), group.texts(BIAS_BY), group.values("bias"), group.values("bias_std"))
 
 
 def _mean_of(group: OpenGroup) -> MeanMap:

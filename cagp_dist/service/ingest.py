@@ -4,7 +4,7 @@ import datetime as dt
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -76,7 +76,7 @@ def _ingest(job: Job, report: Report) -> xr.Dataset:
         report(f"nothing to fetch, {counted(stored.sizes['time'], 'time')} already in the store")
         return stored
     if field is None:
-        field = _open(table, cache=root / "downloads", report=report)
+        field = _open(job, cache=root / "downloads", report=report)
     # no copy is kept but that of the run
     if not {"latitude", "longitude"} <= set(field.dims) or np.isnat(field["time"].values).any():
         if dropped := int(field.attrs.get("dropped_missing", 0)):
@@ -111,10 +111,10 @@ def _with_final_fields(job: Job, stored: xr.Dataset, report: Report) -> xr.Datas
     if not due.size:
         return None
     report(f"{counted(due.size, 'time')} preliminary (ERA5T): asking the source for the final fields")
-    table = with_listed_times(job, due).observations
+    due_job = with_listed_times(job, due)
     cache = job.output.folder / "downloads"
     try:
-        found = _open(table, cache=cache, report=report, wait_seconds=FINAL_WAIT_SECONDS)
+        found = _open(due_job, cache=cache, report=report, wait_seconds=FINAL_WAIT_SECONDS)
     except CagpError as error:
         report(f"the source did not answer, so the preliminary fields are used: {error}")
         return None
@@ -160,7 +160,7 @@ def peek(job: Job) -> xr.Dataset | None:
     if stored is not None or is_remote(job.observations):
         return stored
     with tempfile.TemporaryDirectory(prefix="cagp-") as scratch:
-        return _open(job.observations, cache=Path(scratch), report=report)
+        return _open(job, cache=Path(scratch), report=report)
 
 
 def is_remote(table: ObservationsTable) -> bool:
@@ -234,16 +234,15 @@ def ingested_times(job: Job) -> Times | None:
     return found if found.size else None
 
 
-def _open(
-    table: ObservationsTable, *, cache: Path, report: Report, wait_seconds: float | None = None
-) -> xr.Dataset:
+def _open(job: Job, *, cache: Path, report: Report, wait_seconds: float | None = None) -> xr.Dataset:
+    table = job.observations
     synthetic = None if table.synthetic is None else _synthetic(table)
     access = Access(cache, report, synthetic, wait_seconds)
-    wanted = replace(selection_of(table), times=table.listed_times)
+    wanted = replace(selection_of(table, job.prior.bias_by), times=table.listed_times)
     return open_selected(table.source, wanted, access, undated=True)
 
 
-def selection_of(table: ObservationsTable) -> Selection:
+def selection_of(table: ObservationsTable, labels: Collection[str] = ()) -> Selection:
     """Give the settings of a job that say what is wanted of its source, at all times."""
     return Selection(
         value=table.variable,
@@ -257,6 +256,7 @@ def selection_of(table: ObservationsTable) -> Selection:
         grid_degrees=table.grid_degrees,
         check_range=table.check_range,
         transform=table.transform,
+        labels=labels,
     )
 
 

@@ -94,9 +94,10 @@ class FittedPrior:
 
     @property
     def _places(self) -> list[int]:
-        """Which of the fitted numbers are those of the job file; an ellipse is said by itself."""
+        """Which of the fitted numbers are those of the job file; others are said apart."""
         names = Numbering.of_kernel(self.result.prior.kernel).names
-        return [place for place, name in enumerate(names) if name.startswith(NAMES)]
+        shared = range(len(names) - 1 - len(self.model.bias_std), len(names) - 1)
+        return [at for at, name in enumerate(names) if name.startswith(NAMES) and at not in shared]
 
     def intervals(self) -> list[tuple[float, float]]:
         """Central 95 % interval of each number, symmetric on the log scale, in the order of `estimates`."""
@@ -145,6 +146,10 @@ class FittedPrior:
                 f", distances count {shape.ratio:.3g} times less along {shape.azimuth_degrees:.0f} degrees"
             )
             text += " from north than across"
+        for (axis, std), error in zip(
+            self.model.bias_std.items(), self.model.bias_std_errors.values(), strict=True
+        ):
+            text += f"; standard deviation of the errors by {axis!r} {std:.4g} ± {error:.1g}"
         if self.result.choice is not None:
             text += f"; {self.result.choice.line()}"
         if self.noise_is_negligible:
@@ -176,15 +181,20 @@ class FittedPrior:
                 for name, value in self.model.ellipses.items()
             },
             **({} if result.choice is None else {"kernel_choice": result.choice.line()}),
+            **(
+                {"bias_std_standard_errors": {axis: _finite(error) for axis, error in errors.items()}}
+                if (errors := self.model.bias_std_errors)
+                else {}
+            ),
             "gradient_norm": _finite(result.gradient_norm),
             "evaluations": result.evaluations,
         }
 
 
 def numbers_of(model: FittedModel) -> Prior:
-    """Kernel and noise of a model, beside what is known of it; the mean stands by itself."""
+    """Kernel of the field and noise, beside what is known of it; mean and shared errors stand elsewhere."""
     none = NO_NUGGET * float(model.known_noise.min())  # where the noise is held at what is known
-    return Prior(model.kernel, model.nugget or none)
+    return Prior(model.field_kernel, model.nugget or none)
 
 
 def kernel_keys(kernel: Kernel) -> dict[str, str | dict[str, float]]:
@@ -332,6 +342,9 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
         if (marks := table.covariates_missing) is not None:
             listed = [marks] if isinstance(marks, float) else marks
             mean.append(f"covariates_missing = [{', '.join(map(repr, listed))}]")
+    if table.bias_by:
+        mean.append(f"bias_by = [{', '.join(map(_quoted, table.bias_by))}]")
+        numbers.append(f"bias_std = [{', '.join(f'{std:.6g}' for std in fitted.model.bias_std.values())}]")
     kernel = [f"{key} = {_written(name)}" for key, name in kernel_keys(fitted.prior.kernel).items()]
     return "\n".join(["[prior]", *kernel, *mean, *numbers])
 

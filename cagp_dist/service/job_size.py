@@ -49,6 +49,7 @@ class Size:
     samples: int = 0
     regions: int = 0  # regions over which means are wanted, and the cells that these are sums over
     region_nodes: int = 0
+    biases: int = 0  # groups of observations that share an error
     errors: Errors = "none"  # that correct error bars, and how many points have one
     with_errors: int = 0
 
@@ -72,6 +73,8 @@ class Size:
         if self.calibrated:
             tested += f", {self.calibrated:,} to calibrate"
         places = f"{counted(self.places, 'place')} of a table, " if self.places else ""
+        if self.biases:
+            places += f"errors of {counted(self.biases, 'group')}, "
         if self.regions:
             places += f"{counted(self.regions, 'region')} of {self.region_nodes:,} cells, "
         return f"{counted(self.observed, 'point')} observed, {tested}, {cells}, {places}{times}"
@@ -89,12 +92,12 @@ class Size:
     @property
     def predicted(self) -> int:
         """Where values are predicted: points, map cells, places and regions."""
-        return self.tested + self.mapped + self.mean_mapped + self.places + self.regions
+        return self.tested + self.mapped + self.mean_mapped + self.places + self.regions + self.biases
 
     @property
     def solves(self) -> int:
         """How often a solve is done for the folds of a cross-validation and for what all points predict."""
-        return max(1, self.folds + bool(self.mapped + self.places + self.regions))
+        return max(1, self.folds + bool(self.mapped + self.places + self.regions + self.biases))
 
     def solves_line(self) -> str:
         """Say how many solves a cross-validation takes."""
@@ -116,7 +119,7 @@ class Size:
     @property
     def targets(self) -> int:
         """Points that one solve predicts, at most."""
-        others = self.calibrated + self.columns_of_map + self.places + self.regions
+        others = self.calibrated + self.columns_of_map + self.places + self.regions + self.biases
         return self.together * (max(self.tested_at_once, others) if self.folds else self.tested + others)
 
     @property
@@ -127,8 +130,8 @@ class Size:
     @property
     def cell_nodes(self) -> int:
         """Nodes of the targets of one solve, at most; 0 where all are points."""
-        if not self.regions and not (self.nodes_per_cell and self.columns_of_map):
+        if not self.regions + self.biases and not (self.nodes_per_cell and self.columns_of_map):
             return 0
-        others = self.calibrated + self.places + self.region_nodes
+        others = self.calibrated + self.places + self.region_nodes + 2 * self.biases
         others += self.columns_of_map * max(self.nodes_per_cell, 1)
         return self.together * (max(self.tested_at_once, others) if self.folds else self.tested + others)

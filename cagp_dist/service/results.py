@@ -35,7 +35,7 @@ from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
 from cagp_dist.service.map_cells import Wanted
 from cagp_dist.service.point_roles import Design
 from cagp_dist.service.simulated_jobs import Simulated
-from cagp_dist.service.task import PreparedJob
+from cagp_dist.service.task import PreparedJob, bias_kind
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
@@ -74,6 +74,15 @@ def groups_of(prepared: PreparedJob, result: Result) -> dict[str, xr.Dataset]:
             computational_std=found.unfinished("regions"),
             variable=points.variable,
             resolution_degrees=prepared.job.design.regions_resolution_degrees,
+        )
+    if prepared.labels:
+        kinds = [bias_kind(axis) for axis in prepared.labels]
+        groups["biases"] = schema.biases_group(
+            times=points.times,
+            labels=prepared.labels,
+            bias=np.hstack([found.mean(kind) for kind in kinds]),
+            std=np.hstack([found.std(kind) for kind in kinds]),
+            variable=points.variable,
         )
     return groups
 
@@ -163,12 +172,12 @@ def strata_of_test(prepared: PreparedJob) -> list[Strata]:
         points.north[test],
         points.east[test],
         space=points.space,
-        roughness=roughness_of_test(points.values, prepared.points.X, prepared.design),
+        roughness=roughness_of_test(points.values, points.positions, prepared.design),
         units=points.variable.units,
     )
     if prepared.seen is None:
         return found
-    lags = prepared.seen.lags(points.times, _observed_near(prepared.points.X, prepared.design))
+    lags = prepared.seen.lags(points.times, _observed_near(points.positions, prepared.design))
     return [*found, by_lag(lags)]
 
 
@@ -398,6 +407,7 @@ def attributes_of(
             "mean": job.prior.mean,
             **estimate,
             **by_name(prior, prior_numbers(prior)),
+            **({"bias_std": [*model.bias_std.values()]} if model.bias_std else {}),
         },
         **({} if result.innovations is None else {INNOVATIONS: result.innovations.attributes()}),
         **({} if prepared.carried is None else {PREVIOUS_RUN: prepared.carried.attributes()}),
@@ -517,7 +527,8 @@ def _blocks(prepared: PreparedJob) -> dict[str, object]:
     if not isinstance(wanted, BlockPoints):
         return {}
     space = prepared.points.space
-    apart = space.distances(np.asarray(cKDTree(prepared.X).query(prepared.points.X[prepared.design.test])[0]))
+    X, design = prepared.points.positions, prepared.design
+    apart = space.distances(np.asarray(cKDTree(X[design.train]).query(X[design.test])[0]))
     margin = f", and {wanted.around:g} around them," if wanted.around else ""
     unit = space.distance_attributes.get("units", "")
     said = (

@@ -212,6 +212,12 @@ def _check_simulated(job: Job) -> None:
             "with held-out observations, as each run does.",
             key="simulation-in-time",
         )
+    if job.prior.bias_by:
+        raise ConfigurationError(
+            "fields of the prior are not drawn with [prior] bias_by; test the job without it, or compare "
+            "with held-out observations, as each run does.",
+            key="simulation-of-shared-errors",
+        )
     if job.prior.is_previous:
         raise ConfigurationError(
             'fields of the prior are not drawn with [prior] mean = "previous"; test the job with another '

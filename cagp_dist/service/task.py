@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -16,11 +16,13 @@ from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.factors import SameLabel
 from cagp_dist.fields.backgrounds import read_background
-from cagp_dist.fields.canonical import field_variable, observation_points, space_of
+from cagp_dist.fields.canonical import field_variable, labels_of, observation_points, space_of
 from cagp_dist.fields.selection import parse_times
 from cagp_dist.fields.tables import read_places
 from cagp_dist.geometry import coinciding
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import AUTO, KERNELS, Family, Lengthscales, families_of
 from cagp_dist.means import MEANS, EstimatedMean, FieldMean, MeanFamily, PlacedFamily, WithCovariates
 from cagp_dist.pipeline import (
@@ -40,6 +42,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.fitted_model import ellipse_of
+from cagp_dist.pipeline.labels import NO_LABEL, Labels, check_groups, shared_errors
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeanLike, PartlyKnown, known_at, known_of, unknown_text
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -138,6 +141,8 @@ class ChosenPoints:
     solver: Solver
     fold_solver: Solver  # of each fold of a cross-validation, which leaves gaps
     seen: SeenTimes | None = None  # what informs its times, where they inform each other
+    # by columns, the names of those whose observations share an error
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     carried: Carried | None = None  # the state of the previous run, where the job asks for that
 
     @cached_property
@@ -168,18 +173,28 @@ class ChosenPoints:
         cells, fine = (
             None if each is None else each.inputs(spacing) for each in (design.cells, design.mean_cells)
         )
+        free = dict.fromkeys(self.labels, NO_LABEL)
+
+        def field_at(wanted: Array | LinearFunctionals | None) -> Array | LinearFunctionals | None:
+            """Give what is wanted of the field, without shared errors."""
+            return None if wanted is None else MapPoints.of(wanted).beside(free).wanted
+
         found = Targets.of_kinds(
             {
                 "held out": points.X[design.test],
                 "calibration": points.X[self.calibrating],
-                "cells": None if design.samples else cells,
-                "places": None if self.wanted is None else self.wanted.X,
-                "regions": design.region_means,
+                "cells": None if design.samples else field_at(cells),
+                "places": None if self.wanted is None else field_at(self.wanted.X),
+                "regions": field_at(design.region_means),
+                **{
+                    bias_kind(axis): shared_errors(points, axis, len(names))
+                    for axis, names in self.labels.items()
+                },
             }
         )
         if cells is not None and design.samples:
-            return replace(found, sampled_at=MapPoints.of(cells), samples=design.samples)
-        return found if fine is None else found.with_mean_at(MapPoints.of(fine), like="cells")
+            return replace(found, sampled_at=MapPoints.of(cells).beside(free), samples=design.samples)
+        return found if fine is None else found.with_mean_at(MapPoints.of(fine).beside(free), like="cells")
 
     @property
     def columns(self) -> Mapping[str, slice]:
@@ -217,6 +232,7 @@ class ChosenPoints:
             gaps=self.gaps,
             samples=design.samples,
             regions=len(design.regions or ()),
+            biases=sum(map(len, self.labels.values())),
             region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
             errors=recalibration.errors,
             with_errors=recalibration.places,
@@ -305,6 +321,8 @@ class PreparedJob(ChosenPoints):
         kernel = model.kernel(lengthscales, each(numbers.variance))
         if (ellipse := ellipse_of(table.anisotropy, self.points)) is not None:
             kernel = ellipse.of(kernel)
+        for axis, std in zip(table.bias_by, each(table.bias_std or ()), strict=True):
+            kernel = kernel + SameLabel(std**2, axis)
         return ModelSettings(kernel, self.mean, noise_variance=numbers.noise_variance)
 
     def settings(self) -> ModelSettings:
@@ -325,6 +343,7 @@ class PreparedJob(ChosenPoints):
             hyperparameters=table.hyperparameters,
             obstacle=self._obstacle,
             in_time=in_time.get(table.time_kernel or AUTO, COMPARED_IN_TIME),
+            labels=Labels(tuple(self.labels)),
         )
 
     def _held(self, chosen: Indices) -> HeldOut:
@@ -471,6 +490,7 @@ def prepare_job(
         chosen.solver,
         chosen.fold_solver,
         chosen.seen,
+        chosen.labels,
         job=job,
         family=family,
         provenance=provenance,
@@ -549,11 +569,17 @@ class _Known:
 
 
 def places_of_fit(prepared: PreparedJob) -> Indices:
-    """Places of the field of other times that its numbers are fitted to: those that are observed."""
+    """Places of the field of other times that its numbers are fitted to: those that are observed.
+
+    Ships are elsewhere at other times: of them all places count that are not held out.
+    """
     assert prepared.fit_points is not None
     points, others, chosen = prepared.fit_points, prepared.points, prepared.design.train
-    found = coinciding(*(of.space.keys(of.north, of.east) for of in (others.at(chosen), points)))
+    of = np.setdiff1d(prepared.design.test, chosen) if prepared.labels else chosen
+    found = coinciding(*(some.space.keys(some.north, some.east) for some in (others.at(of), points)))
     train = found[found >= 0]
+    if prepared.labels:
+        train = np.setdiff1d(np.arange(points.north.size), train)
     if train.size == 0:
         raise DataError(
             f"[prior] fit_times: none of the {chosen.size:,} observed places has a value then; "
@@ -590,6 +616,11 @@ def check_informed(prepared: PreparedJob) -> None:
             "[design] window_hours, causal and lead_hours; leave this time out, or give a longer window.",
             key="nothing-observed",
         )
+
+
+def bias_kind(axis: str) -> str:
+    """Kind of the targets that are the errors which observations with the same label share."""
+    return f"errors by {axis}"
 
 
 def spacing_of(points: Observations, design: Design) -> float:
@@ -666,7 +697,12 @@ def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Chosen
     design = replace(design, samples=samples)
     if design.folds is not None:
         fold_solver = solver_at(replace(design, train=design.without_largest_fold))
-    return ChosenPoints(points, design, recalibration, wanted, solver, fold_solver, seen)
+    labels = {axis: names for axis, (_, names) in labels_of(field).items()}
+    try:
+        check_groups(points.only(design.train), [*labels])
+    except ArgumentError as error:
+        raise DataError(f"[prior] {error}", key=error.key) from error
+    return ChosenPoints(points, design, recalibration, wanted, solver, fold_solver, seen, labels)
 
 
 def _recalibration(job: Job, points: Observations, design: Design, solver: Solver) -> Recalibration:

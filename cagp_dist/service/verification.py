@@ -17,6 +17,7 @@ from cagp_dist.runtime import open_executor
 from cagp_dist.service.filtered_jobs import check_goes_on
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.job_fit import HOURS
+from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.config import changed, parse_job, with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.task import PreparedJob, prepare_job
@@ -109,6 +110,10 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
     names = NAMES if job.prior.time_kernel is None else (*NAMES, HOURS)
     numbers = {name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in names}
     numbers |= {key: said[key] for key in ("kernel", "time_kernel") if key in said}
+    if "anisotropy" in said:
+        numbers["anisotropy"] = values.anisotropy(said["anisotropy"])
+    if "bias_std" in said:
+        numbers["bias_std"] = tuple(said["bias_std"])
     if "time" in posterior.coords:
         job = with_listed_times(job, posterior["time"].values)
     known = changed(job, "prior", **numbers, fit_times=None)

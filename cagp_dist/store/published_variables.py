@@ -23,6 +23,7 @@ GROUPS: Mapping[str, str] = {
     "map_std": "latitude longitude",
     "targets": "point",
     "regions": "region",
+    "biases": "group",
     "calibration": "",
     "trace": "",
     "observations": "point",
@@ -59,6 +60,10 @@ local_scale: posterior? map? map_std? targets? (time @) 1 >=0
     the scale of the published distribution, a Student t distribution: learnt from errors near by.
 region_area: regions (region) km2 >=0
     area of the region
+bias: biases (time @) field any
+    error that the observations of one group share | How much they are too high.
+bias_std: biases (time @) field >=0
+    standard deviation of the error that the observations of one group share
 pit: calibration (time point) 1 share p
     probability integral transform of the observation | Uniform on [0, 1] if calibrated. {predictive}
 nll_of_value: calibration? (time point) 1 any p
@@ -189,6 +194,7 @@ RECALIBRATED = "recalibrated"  # how names of standard deviations end that error
 STATION_NAME = "station_name"  # coordinate of points whose names are known; empty where one has none
 
 REGION, REGION_DEFINITION = "region", "region_definition"
+GROUP, BIAS_BY = "group", "bias_by"
 STRATUM, STRATUM_KIND, STRATUM_DEFINITION = "stratum", "stratum_kind", "stratum_definition"
 RELIABILITY_LEVEL = "reliability_level"
 
@@ -197,6 +203,8 @@ COORDINATES: Mapping[str, Attributes] = {
     STATION_NAME: {"standard_name": "platform_name", "long_name": "name of the place"},
     REGION: {"long_name": "name of the region"},
     REGION_DEFINITION: {"long_name": "where the region is"},
+    GROUP: {"long_name": "name of the group of observations"},
+    BIAS_BY: {"long_name": "column whose rows with the same name share an error"},
     "level": {"units": "1", "long_name": "level of the central prediction interval"},
     QUANTILE_LEVEL: {"units": "1", "long_name": "probability of a value no larger than the quantile"},
     "iteration": {"units": "1", "long_name": "solver iteration, 0 is the prior"},

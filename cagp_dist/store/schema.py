@@ -1,6 +1,6 @@
 """The groups of a published run that hold observations and what was predicted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import xarray as xr
@@ -12,6 +12,8 @@ from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset, time_of
 from cagp_dist.store.published_variables import (
+    BIAS_BY,
+    GROUP,
     GROUPS,
     NODES_PER_CELL,
     QUANTILE_LEVEL,
@@ -161,6 +163,33 @@ def regions_group(
         comment="Sums over cells of at most that height, each with its area; regions are not independent of "
         "each other.",
     )
+
+
+def biases_group(
+    *,
+    times: ArrayLike,
+    labels: Mapping[str, Sequence[str]],
+    bias: ArrayLike,
+    std: ArrayLike,
+    variable: Variable = T2M,
+) -> xr.Dataset:
+    """Group ``biases``: errors (T, g) that groups of observations share; ``labels`` names them by columns."""
+    columns = [column for column, names in labels.items() for _ in names]
+    names = [name for column in labels.values() for name in column]
+    group = dataset(
+        "biases",
+        {
+            **time_of(times),
+            GROUP: coordinate(GROUP, GROUP, names),
+            BIAS_BY: coordinate(BIAS_BY, GROUP, columns),
+        },
+        {"bias": bias, "bias_std": std},
+        variable,
+        title=f"Errors of {variable.long_name} that observations share",
+    )
+    for key in ("bias", "bias_std"):
+        group[key].attrs["coordinates"] = BIAS_BY
+    return group
 
 
 def _say_mean_over(group: xr.Dataset, name: str, part: str, comment: str) -> None:

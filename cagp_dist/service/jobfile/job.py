@@ -357,6 +357,7 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     FoldPoints: ("blocks",),
     PriorTable: (
         *("fit_times", "covariates_missing", "covariates", "background", "background_std"),
+        *("bias_by", "bias_std"),
         *TIMED,
     ),
 }
@@ -438,6 +439,11 @@ def _unlearned(table: RecalibrationTable, design: DesignTable | None, prior: Pri
         'nothing of blocks without observations; add calibration = { kind = "blocks", count = 1000, seed = 2 '
         "} to [design]",
     )
+    yield (
+        table.method != "none" and prior is not None and bool(prior.bias_by),
+        f'method = "{table.method}" cannot be combined with bias_by of [prior]: errors of observations that '
+        "share one do not say how the field errs; leave either out",
+    )
     if table.method != SHARP:
         return
     yield (
@@ -468,6 +474,11 @@ def _unlearned(table: RecalibrationTable, design: DesignTable | None, prior: Pri
 
 def _unkept(output: OutputTable, _: DesignTable | None, prior: PriorTable | None) -> Mistakes:
     """Yield why weights cannot be kept."""
+    yield (
+        output.keep_weights and prior is not None and bool(prior.bias_by),
+        "keep_weights cannot be combined with bias_by of [prior], whose observations are of others each "
+        "time; leave it out",
+    )
     yield (
         output.keep_weights and prior is not None and prior.in_time,
         "keep_weights cannot be combined with a time_kernel of [prior], whose weights are of places and "

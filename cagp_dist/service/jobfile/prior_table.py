@@ -9,14 +9,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wr
 from cagp_dist.arrays import Array
 from cagp_dist.kernels import AUTO, FITTED, FORMS, KERNELS, chosen_by, families_of
 from cagp_dist.means import MEANS, EstimatedMean, MeanFamily, PlacedFamily, ReadFamily, mean_family
-from cagp_dist.pipeline import NAMES, AnisotropyLike, Hyperparameters, way_of
+from cagp_dist.pipeline import NAMES, AnisotropyLike, Hyperparameters, each, way_of
 from cagp_dist.pipeline.defaults import KERNEL, MEAN
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, JobTable, Times, key
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.service.jobfile.times_key import Newest
 from cagp_dist.space import Space
-from cagp_dist.text import alternatives
+from cagp_dist.text import alternatives, counted
 
 # Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field
 FitTo = Literal["observed", "field"]
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     KernelSum = str
     EachLengthscale = float | tuple[float, ...] | None
     EachVariance = float | tuple[float, ...] | None
+    EachStd = float | tuple[float, ...] | None
     EachHours = float | tuple[float, ...] | None
     Anisotropy = AnisotropyLike
 else:
@@ -39,6 +40,7 @@ else:
     _EACH = (WrapValidator(values.each_part), PlainSerializer(values.as_list))
     EachLengthscale = Annotated[float | None, Field(gt=0.0), *_EACH]
     EachVariance = Annotated[float | None, Field(gt=0.0, le=1e12), *_EACH]
+    EachStd = Annotated[float | None, Field(gt=0.0, le=1e6), *_EACH]
     EachHours = Annotated[float | None, Field(gt=0.0, le=1e7), *_EACH]
 
 
@@ -96,6 +98,22 @@ class PriorTable(JobTable):
         "standard deviation of the error of the background, which holds the variance: a number, or a field "
         "as the background; of an ensemble its spread if left out",
         2.0,
+    )
+    bias_by: Annotated[
+        tuple[Annotated[str, AfterValidator(values.axis_of_labels)], ...],
+        BeforeValidator(values.names_of_columns),
+    ] = key(
+        (),
+        "the name of a column that says which observations share an error, such as that of a ship, or a list "
+        "of several",
+        ["ship"],
+        max_length=5,
+    )
+    bias_std: EachStd = key(
+        None,
+        "of bias_by, the standard deviation of the error that observations share, in the unit of the "
+        "variable, or a list of one for each column; fitted if left out",
+        1.5,
     )
     fit_to: FitTo = key("observed", '"observed" or "field"', "observed")
     fit_times: Times | None = key(
@@ -219,6 +237,7 @@ class PriorTable(JobTable):
             self.covariates_missing is not None and not self.covariates,
             "covariates_missing given without covariates; leave it out",
         )
+        yield from self._mistakes_of_shared_errors(known is not None, numbers)
         yield from self._mistakes_of_background(known is not None, numbers, mean)
         yield (
             bool(self.covariates) and self.reads_mean,
@@ -229,6 +248,40 @@ class PriorTable(JobTable):
             bool(self.covariates) and previous,
             f"covariates cannot be combined with {mean}, the map of a run, which does not tell how they vary "
             'between its cells; leave them out, or write mean = "quadratic-latitude"',
+        )
+
+    def _mistakes_of_shared_errors(self, known: bool, numbers: str) -> Iterator[tuple[bool, str]]:
+        """Yield what may not be beside errors that observations share."""
+        others = {
+            "background": self.background is not None,
+            "time_kernel": self.time_kernel is not None,
+            "anisotropy": self.anisotropy != "none",
+            'fit_to = "field"': self.fit_to == "field",
+            'hyperparameters = "integrate"': self.hyperparameters == "integrate",
+            f'mean = "{self.mean}"': self.reads_mean,
+            f'kernel = "{FITTED}"': chosen_by(self.kernel) == FITTED,
+        }
+        refused = " and ".join(name for name, there in others.items() if there)
+        yield (
+            bool(self.bias_by and refused),
+            f"bias_by cannot be combined with {refused} yet; leave either out",
+        )
+        yield len({*self.bias_by}) < len(self.bias_by), "bias_by names a column twice; name it once"
+        given = self.bias_std is not None
+        yield given and not self.bias_by, "bias_std given without bias_by; give both, or leave it out"
+        yield (
+            given and not known,
+            f"bias_std given without {numbers}; give all of them, or none to have them fitted (`cagp fit` "
+            "prints them)",
+        )
+        yield (
+            bool(self.bias_by) and known and not given,
+            f"bias_by cannot be combined with {numbers} alone; give bias_std, too, or leave these out",
+        )
+        count = len(each(self.bias_std)) if self.bias_std is not None else 0
+        yield (
+            given and count != len(self.bias_by),
+            f"bias_std has {counted(count, 'number')}; expected one for each column of bias_by",
         )
 
     def _mistakes_of_background(self, known: bool, numbers: str, mean: str) -> Iterator[tuple[bool, str]]:

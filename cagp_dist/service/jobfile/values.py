@@ -13,7 +13,7 @@ from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.factors import Anisotropic
 from cagp_dist.fields.sources import SOURCE_FORMS, SOURCES
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
-from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, Matern32, family_of
+from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, RESERVED_AXES, Matern32, family_of
 from cagp_dist.means import MEANS, ReadFamily, spellings
 from cagp_dist.pipeline import check_anisotropy
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
@@ -232,6 +232,24 @@ def checked_covariate(value: str) -> str:
     raise ValueError(
         'expected "file:PATH:VARIABLE" or "zarr:ADDRESS:VARIABLE", for example "file:static.nc:elevation"'
     )
+
+
+def axis_of_labels(value: str) -> str:
+    """Check the name of a column that says which observations share an error."""
+    from cagp_dist.store.published_variables import STATION_NAME
+
+    taken = (*RESERVED_AXES, "point", "latitude", "longitude", "x", "y", STATION_NAME, "noise_std")
+    if not value or value in taken or "/" in value or ", " in value:
+        raise ValueError(
+            "expected the name of a column without / and comma, and none of "
+            f"{alternatives(taken)}, which have another meaning in a run; rename the column"
+        )
+    return value
+
+
+def names_of_columns(value: object) -> object:
+    """Take one name as a list of it."""
+    return as_tuple([value] if isinstance(value, str) else value)
 
 
 def scheduler(value: str | None) -> str | None:

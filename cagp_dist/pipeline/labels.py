@@ -1,0 +1,62 @@
+"""What labels of observations are: variables that go together, or who shares an error."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.kernels import in_order_of_columns
+from cagp_dist.pipeline.observations import Observations
+
+NO_LABEL = -1.0  # Of targets, which have no part in what observations share
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the labels of observations are."""
+
+    bias_by: tuple[str, ...] = ()  # axes, all points with the same label of which share an error
+    variables: tuple[str, ...] = ()  # names of the labels of "variable", where there are several
+    nugget_correlation: bool = False  # whether errors of variables at one place go together
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self.bias_by or self.variables)
+
+
+NO_LABELS = Labels()
+
+
+def check_groups(points: Observations, axes: Sequence[str]) -> None:
+    """Raise `ArgumentError` where groups tell nothing: one for all observations, or one for each."""
+    for axis in axes:
+        groups, counts = np.unique(points.beside[axis][points.there], return_counts=True)
+        if groups.size < 2:
+            raise ArgumentError(
+                f"all observations have the same {axis!r}: an error that all share cannot be told from the "
+                "mean, which has it already; leave bias_by out.",
+                key="one-group",
+            )
+        if counts.max() < 2:
+            raise ArgumentError(
+                f"each observation has {axis!r} of its own: an error of one observation cannot be told from "
+                "its noise; leave bias_by out.",
+                key="groups-of-one",
+            )
+
+
+def shared_errors(points: Observations, axis: str, groups: int) -> LinearFunctionals:
+    """Give the error of each group as what its label adds to the field at a place of the group."""
+    labels, axes = points.beside[axis].astype(np.intp), in_order_of_columns(points.beside)
+    first = np.zeros(groups, dtype=np.intp)
+    first[labels[::-1]] = np.arange(labels.size)[::-1]
+    there = points.X[first]
+    there[:, -len(axes) :] = NO_LABEL
+    with_label = there.copy()
+    with_label[:, axes.index(axis) - len(axes)] = np.arange(groups)
+    nodes = np.stack([with_label, there], axis=1).reshape(2 * groups, -1)
+    counts = np.full(groups, 2, dtype=np.intp)
+    return LinearFunctionals.of_terms(nodes, np.tile([1.0, -1.0], groups), counts)

@@ -1,0 +1,118 @@
+"""Jobs whose observations share errors: the answer of the call, the group of the run, and its checks."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.geometry import unit_sphere
+from cagp_dist.report import write_report
+from cagp_dist.service.job_fit import prior_table
+from cagp_dist.service.jobfile.config import load_job
+from cagp_dist.service.run import fit_job
+from cagp_dist.service.verification import solve_again, verify_run
+
+
+@pytest.fixture(scope="module")
+def ships(tmp_path_factory):
+    """Two days of 12 ships that are elsewhere on each, and a job that maps them."""
+    root, generator = tmp_path_factory.mktemp("ships"), np.random.default_rng(5)
+    parts = []
+    for day in ("2020-06-01", "2020-06-02"):
+        places = generator.uniform([45.0, 0.0], [55.0, 15.0], (84, 2))
+        P = unit_sphere(*places.T)
+        field = np.linalg.cholesky(cagp.Matern32(0.05, 4.0)(P, P) + 0.2 * np.eye(84)) @ generator.normal(
+            size=84
+        )
+        ship = np.arange(84) % 12
+        field += 10.0 + 1.5 * generator.normal(size=12)[ship]
+        parts.append(
+            pd.DataFrame({"lat": places[:, 0], "lon": places[:, 1], "ship": ship, "t2m": field, "time": day})
+        )
+    table = pd.concat(parts).assign(ship=lambda rows: "S" + rows["ship"].astype(str))
+    table.to_csv(root / "ships.csv", index=False)
+    job = f"""
+[observations]
+source = "table:{root}/ships.csv"
+variable = "t2m"
+units = "degC"
+[design]
+test = {{ kind = "folds", count = 3 }}
+map = {{ kind = "grid", resolution_degrees = 2.0 }}
+[prior]
+kernel = "matern32"
+bias_by = "ship"
+[output]
+root = "{root}/out"
+"""
+    (root / "job.toml").write_text(job)
+    return root, job, table
+
+
+def test_a_job_and_a_call_give_the_same_map_and_the_same_errors_of_ships(ships, tmp_path):
+    root, _, table = ships
+    path = cagp.run(root / "job.toml").path
+    run, biases = xr.open_zarr(path, group="map"), xr.open_zarr(path, group="biases")
+    given = {"value": "t2m", "units": "degC", "bias_by": "ship", "kernel": "matern32", "progress": False}
+    found = cagp.krige(table, to=run[["latitude", "longitude"]], **given)
+    np.testing.assert_allclose(run["t2m_mean"], found["mean"] + 273.15, atol=1e-8)
+    np.testing.assert_allclose(run["t2m_std"], found["std"], atol=1e-8)
+    order = np.argsort(found["ship"].values.astype(str))
+    np.testing.assert_allclose(biases["bias"], found["bias_ship"].values[:, order], atol=1e-8)
+    np.testing.assert_allclose(biases["bias_std"], found["bias_ship_std"].values[:, order], atol=1e-8)
+    assert biases["group"].values.tolist() == sorted(set(table["ship"]))
+    assert set(biases["bias_by"].values.tolist()) == {"ship"}
+    assert found.cagp.plot.biases(field=1).axes[0].get_xlabel().startswith("error by ship [degC]")
+    assert len(found.cagp.plot.biases().axes[0].get_yticks()) == 12
+
+    verify_run(path)
+    report = write_report(path, tmp_path)
+    assert "Errors that observations share" in report.read_text()
+    assert (tmp_path / "biases.png").is_file()
+
+
+def test_numbers_that_were_fitted_are_numbers_of_a_job(ships):
+    """Of other times, where ships are elsewhere; a run is solved again with the numbers that it says."""
+    root, job, _ = ships
+    fitted = job.replace('variable = "t2m"', 'variable = "t2m"\ntimes = ["2020-06-01"]')
+    fitted = fitted.replace("[output]", 'fit_times = ["2020-06-02"]\n[output]').replace("/out", "/other")
+    (root / "fit.toml").write_text(fitted)
+    settings = load_job(root / "fit.toml")
+    text = prior_table(settings.prior, fit_job(settings))
+    assert 'bias_by = ["ship"]' in text
+    start, end = fitted.index("[prior]"), fitted.index("[output]")
+    (root / "given.toml").write_text(fitted[:start] + text + "\n" + fitted[end:])
+    paths = [cagp.run(root / name).path for name in ("fit.toml", "given.toml")]
+    means = [xr.open_zarr(path, group="map")["t2m_mean"].values for path in paths]
+    np.testing.assert_allclose(*means, atol=1e-4)  # six digits of the numbers
+    assert max(solve_again(path, points=10) for path in paths) < 1e-9
+
+
+def test_what_does_not_go_with_shared_errors_is_refused_by_name(ships):
+    root, job, table = ships
+    beside = {
+        'anisotropy = "fit"': "anisotropy",
+        'time_kernel = "auto"': "time_kernel",
+        "lengthscale = 0.1\nvariance = 4.0\nnoise_variance = 0.2": "bias_std",
+        "bias_std = [1.0, 2.0]\nlengthscale = 0.1\nvariance = 4.0\nnoise_variance = 0.2": "2 numbers",
+        "bias_std = 1.0": "noise_variance",
+        '[recalibration]\nmethod = "local-scale"': "bias_by",
+        'fit_to = "field"': "fit_to",
+    }
+    for written, named in beside.items():
+        (root / "refused.toml").write_text(job.replace("[output]", f"{written}\n[output]"))
+        with pytest.raises(ConfigurationError, match=named):
+            load_job(root / "refused.toml")
+    table.assign(ship="Orion").to_csv(root / "one.csv", index=False)
+    (root / "refused.toml").write_text(job.replace("ships.csv", "one.csv"))
+    with pytest.raises(DataError) as error:
+        cagp.run(root / "refused.toml")
+    assert error.value.key == "one-group"
+    grid = job.replace(f"table:{root}/ships.csv", "sample").replace('units = "degC"\n', "")
+    grid = grid.replace("[design]", '[design]\ntrain = { kind = "random", count = 50, seed = 1 }')
+    (root / "refused.toml").write_text(grid)
+    with pytest.raises((ConfigurationError, DataError)) as refused:
+        cagp.run(root / "refused.toml")
+    assert refused.value.key == "labels-of-fields"
