@@ -189,11 +189,16 @@ def space_filling_order(X: ArrayLike, *, block_size: int) -> NDArray[np.intp]:
     """
     points = as_points("X", X)
     check_count("block_size", block_size, least=1)
+    return cells_in_order(points, block_size, leaf=min(LEAF, block_size))
+
+
+def cells_in_order(points: Array, size: int, *, leaf: int) -> NDArray[np.intp]:
+    """Order of points (n, p) by halves, down to cells of a size, and within these down to leaves."""
     order = np.arange(len(points))
     pending = [(0, len(points))]
     while pending:
         start, stop = pending.pop()
-        unit = block_size if stop - start > block_size else min(LEAF, block_size)
+        unit = size if stop - start > size else leaf
         parts = -(-(stop - start) // unit)
         if parts < 2:
             continue

@@ -37,7 +37,7 @@ from cagp_dist.likelihood.observed import (
     on_columns,
 )
 from cagp_dist.likelihood.replay_cache import Evaluations, search_key
-from cagp_dist.likelihood.search import best_climb, climb, refine, score
+from cagp_dist.likelihood.search import ARRIVED, ARRIVED_FIRST, best_climb, climb, refine, score
 from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.likelihood.vecchia.conditionals import conditionals_of
@@ -461,7 +461,8 @@ def _search(
     for before, profile in pairwise(levels):
         curvature = curvature * (profile.likelihood.points / before.likelihood.points)
         if profile.curved:
-            place, there = score(profile, place.x, place.variance)
+            within = ARRIVED if profile is levels[-1] else ARRIVED_FIRST
+            place, there = score(profile, place.x, place.variance, within=within)
             if there:
                 place = _ordered(profile, place, model)
                 curvature = place.evaluation.expected_information()

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import area_weights, is_pole, space_filling_order
+from cagp_dist.geometry import area_weights, cells_in_order, is_pole
 from cagp_dist.kernels import SAME_ON_SPHERE, SPACE_COLUMNS, TIME, Matern12, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
@@ -107,7 +107,7 @@ class ResidualsAtPoints:
 
 def spread_cells(X: Array, most: int, *, cell_size: int) -> NDArray[np.intp]:
     """About ``most`` of the points X (n, p): whole cells of neighbours, evenly spread."""
-    order = space_filling_order(X, block_size=cell_size)
+    order = cells_in_order(X, cell_size, leaf=cell_size)
     cells = -(-len(X) // cell_size)
     kept = np.linspace(0, cells - 1, max(2, most // cell_size)).round().astype(int)
     return np.concatenate([order[cell * cell_size : (cell + 1) * cell_size] for cell in kept])

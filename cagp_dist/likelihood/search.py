@@ -28,8 +28,9 @@ MOST_ROOT_STEPS = 12
 
 MOST_HALVINGS = 4  # Of a step by Fisher scoring, before a climb takes over
 
-# A search has arrived where the step left is below so many standard errors, and errors by sampled terms
-ARRIVED, ARRIVED_SAMPLED = 0.1, 0.5
+# A search has arrived where the step left is below so many standard errors, and errors by sampled terms;
+# on fewer points than all, the optimum of which is a standard error of theirs from it
+ARRIVED, ARRIVED_SAMPLED, ARRIVED_FIRST = 0.1, 0.5, 0.5
 
 LONGEST_STEP = 0.7  # Of a Newton step, in log parameters: a factor of two
 
@@ -122,8 +123,13 @@ class _Chart:
         return cls(low, high, at, x, lambda place: place.gradient, information)
 
 
-def score(profile: ProfileLikelihood, start: Array, variance: float | None = None) -> tuple[Place, bool]:
-    """Climb by Fisher scoring from ``start`` (k,), halving steps, corrected by how the slope fell last."""
+def score(
+    profile: ProfileLikelihood, start: Array, variance: float | None = None, *, within: float = ARRIVED
+) -> tuple[Place, bool]:
+    """Climb by Fisher scoring from ``start`` (k,), halving steps, corrected by how the slope fell last.
+
+    It ends ``within`` so many standard errors of the highest place.
+    """
     plain = not profile.deviating and profile.bounds.numbering.parts == 1
     chart = _Chart.profiled(profile) if plain else _Chart.whole(profile)
     low, high = chart.low, chart.high
@@ -135,16 +141,19 @@ def score(profile: ProfileLikelihood, start: Array, variance: float | None = Non
         if np.linalg.norm(slope) <= level:
             return place, True
         free = (slope != 0.0) | ((x > low + TOUCHING) & (x < high - TOUCHING))
+        # of a noise within a tenth of a standard error of none the slope is all that is left to gain
+        hidden = slope[-1] < 0.0 and chart.information(place)[-1, -1] < ARRIVED**2
+        free[-1] &= not (hidden and -slope[-1] <= level)
         inner = matrix[np.ix_(free, free)]
         if not np.isfinite(inner).all() or np.linalg.eigvalsh(inner).min(initial=1.0) <= 0.0:
             return place, False
         inverse, step = np.asarray(np.linalg.inv(inner)), np.zeros(x.size)
         step[free] = inverse @ slope[free]
-        if arrived(2.0 * step[free], inverse, np.zeros_like(inverse)):
+        if arrived(2.0 * ARRIVED / within * step[free], inverse, np.zeros_like(inverse)):
             return place, True
         reach = np.full(x.size, LONGEST_STEP)
         if -slope[-1] > level:  # the slope is in proportion to a noise that is hardly to be found
-            if chart.information(place)[-1, -1] < ARRIVED**2:  # within a tenth of a standard error of none
+            if hidden:
                 step[-1] = -np.inf
             least = float(np.log(-2.0 * slope[-1] / level))
             reach[-1] = max(LONGEST_STEP, min(-step[-1], least))
