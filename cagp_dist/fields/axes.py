@@ -22,6 +22,7 @@ from cagp_dist.fields.column_names import X_NAMES, Y_NAMES, plain
 from cagp_dist.fields.coordinates import ROTATED, find_axis, in_degrees, is_length, of_a_plane, planes_among
 from cagp_dist.fields.missing import unpacked
 from cagp_dist.fields.selection import ANYWHERE, Asked
+from cagp_dist.fields.zones import zone_of
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, Plane, Space, plane_of
 from cagp_dist.space.systems import describes_system, system_in, system_of_cf, variables_of
@@ -435,14 +436,14 @@ def clock_of(given: xr.Dataset, values: xr.DataArray) -> Clock | None:
     if first is not None and not (
         step is not None and _is_start(times[first], steps[step], str(values.name))
     ):
-        return Clock(first, times[first].variable, of_steps=times[first].ndim == 2)
+        return Clock(first, _in_utc(first, times[first].variable), of_steps=times[first].ndim == 2)
     start = first or min(starts, key=lambda name: starts[name].ndim == 0, default=None)
     if start is None:
         return None
     begins = (times | starts)[start]
     if step is None:
-        return Clock(start, begins.variable)
-    after, begun = _since_start(steps[step]), moments_of(begins.variable)
+        return Clock(start, _in_utc(start, begins.variable))
+    after, begun = _since_start(steps[step]), moments_of(_in_utc(start, begins.variable))
     if after is None or begun is None:
         raise DataError(
             f"{start!r} says when the forecast {values.name!r} begins, and its step {step!r} has the units "
@@ -453,6 +454,23 @@ def clock_of(given: xr.Dataset, values: xr.DataArray) -> Clock | None:
     holds = xr.DataArray(begun, dims=begins.dims) + xr.DataArray(after, dims=steps[step].dims)
     about = {"standard_name": "time", "long_name": "time"}
     return Clock("valid_time", xr.Variable(holds.dims, holds.values, about), of_steps=True)
+
+
+def _in_utc(name: str, axis: xr.Variable) -> xr.Variable:
+    """Bring times to UTC, if they state another zone; texts are read as those of a table."""
+    zone = zone_of(name, axis.attrs) if axis.dtype.kind == "M" or are_dates(axis) else None
+    if zone is None or zone.is_utc:
+        return axis
+    moments = moments_of(axis)
+    if moments is None:
+        moments = np.full(axis.shape, "NaT", "datetime64[ns]")
+    found = zone.in_utc(moments.reshape(-1), name, column=False).reshape(axis.shape)
+    if np.isnat(found).any():
+        raise DataError(
+            f"{name!r} has times that clocks in {zone.said} showed twice or never; expected times in UTC.",
+            key="time-zone",
+        )
+    return xr.Variable(axis.dims, found, {**axis.attrs, "time_zone": "UTC"})
 
 
 def _is_named(name: str, axis: xr.DataArray) -> bool:

@@ -19,6 +19,7 @@ from cagp_dist.fields.gridded import check_fits
 from cagp_dist.fields.missing import observations, unpacked
 from cagp_dist.fields.selection import ANYWHERE, Asked, Selection
 from cagp_dist.fields.tables import Column, Table, read_rows
+from cagp_dist.fields.zones import zone_of
 from cagp_dist.space import CRSLike, Plane
 from cagp_dist.space.systems import same_system, variables_of
 from cagp_dist.text import counted
@@ -39,6 +40,7 @@ class Points:
     where: Horizontal | None = None  # of the rows, in the object that they come from
     # of columns of numbers beside the values, places and times, where they are stated, such as of a noise
     units_beside: Mapping[str, str] = field(default_factory=dict)
+    zones: Mapping[str, str] = field(default_factory=dict)  # of times, where they are stated
     pair: tuple[str, str] = ("latitude", "longitude")  # roles of the axes
     crs: CRSLike = None  # of y and x
 
@@ -93,9 +95,12 @@ def points_in(
             for key in axes:
                 columns[f"{key} ({where.space.unit})"] = columns.pop(key)
     clock = clock_of(given, field)
+    stated_zones = ((str(key), zone_of("", axis.attrs)) for key, axis in given.variables.items())
+    zones = {key: zone.said for key, zone in stated_zones if zone is not None}
     if clock is not None:
         moments = clock.moments()
         when = clock.axis.values if moments is None else moments
+        zones |= {} if moments is None else {clock.name: "UTC"}
         columns[clock.name] = _spread(clock.axis.dims, when, rows)
     time = None if clock is None or _is_one_of_several(clock, columns) else clock.name
     stated = {key: str(given[key].attrs.get("units", "")) for key in columns if key in given.variables}
@@ -104,7 +109,7 @@ def points_in(
         for key, units in stated.items()
         if units and key not in (name, *(axes or ())) and columns[key].dtype.kind in "fiu"
     }
-    points = Points(columns, name, axes, time, dict(field.attrs), where, beside, crs=asked.crs)
+    points = Points(columns, name, axes, time, dict(field.attrs), where, beside, zones, crs=asked.crs)
     if where is None or not isinstance(where.space, Plane):
         return points
     return replace(points, pair=("y", "x"), crs=where.space.crs)
@@ -119,6 +124,8 @@ def _is_one_of_several(clock: Clock, columns: Mapping[str, NDArray[Any]]) -> boo
 def table_of(points: Points, selection: Selection) -> Table:
     """Read points as a table; what is chosen of dimensions is chosen of columns."""
     told = {key: {"units": units} for key, units in points.units_beside.items()}
+    for key, zone in points.zones.items():
+        told.setdefault(key, {})["time_zone"] = zone
     names = "units", "standard_name", "long_name"
     told[points.value] = {name: str(points.attributes[name]) for name in names if name in points.attributes}
     rows = {key: Column(held, told.get(key, {})) for key, held in points.columns.items()}
@@ -146,11 +153,15 @@ def joined_points(parts: Sequence[Points]) -> Points:
             )
     common = [key for key in first.columns if all(key in part.columns for part in parts)]
     for key in common:
-        if len(units := {part.units_beside.get(key, "") for part in parts}) > 1:
-            raise DataError(
-                f"the parts hold {key!r} in {' and '.join(map(repr, sorted(units)))}; expected one unit.",
-                key="parts",
-            )
+        units = {part.units_beside.get(key, "") for part in parts}
+        zones = {part.zones.get(key, "") for part in parts}
+        for stated, what in ((units, "unit"), (zones, "zone")):
+            if len(stated) > 1:
+                raise DataError(
+                    f"the parts hold {key!r} in {' and '.join(map(repr, sorted(stated)))}; expected "
+                    f"one {what}.",
+                    key="parts",
+                )
     return replace(
         first, columns={key: np.concatenate([part.columns[key] for part in parts]) for key in common}
     )

@@ -131,6 +131,27 @@ TABLES: dict[str, Layout] = {
         lambda: rows(date=["2024-07-01"] * N, hour=[6] * N),
         answer=(NORTH, EAST, DAYS[:1] + pd.Timedelta("6h"), WARM[None]),
     ),
+    "an offset in the header": Layout(
+        lambda: rows(**{"time (UTC+2)": ["2024-07-01 02:00"] * N}),
+        answer=(NORTH, EAST, DAYS[:1], WARM[None]),
+        only=("mapping", "polars", "csv", "points", "job of a netcdf"),
+    ),
+    "a zone in the header of a named column": Layout(
+        lambda: rows(**{"Zeit (MEZ)": ["2024-07-01 01:00"] * N}),
+        how={"columns": {"time": "Zeit"}},
+        answer=(NORTH, EAST, DAYS[:1], WARM[None]),
+        only=("frame", "netcdf", "job of a csv"),
+    ),
+    "a clock of its place": Layout(
+        lambda: rows(date=["2024-07-01"] * N, **{"hour (LT)": [6] * N}),
+        answer="time-zone",
+        only=("parquet", "points", "job of a csv"),
+    ),
+    "a place of the tz database": Layout(
+        lambda: rows(**{"time (Europe/Berlin)": ["2024-07-01 02:00"] * N}),
+        answer=(NORTH, EAST, DAYS[:1], WARM[None]),
+        only=("arrow", "netcdf"),
+    ),
     "hour 24": Layout(
         lambda: rows(time=["2024-06-30 24:00"] * N), answer=(NORTH, EAST, DAYS[:1], WARM[None])
     ),

@@ -61,6 +61,7 @@ def rows(**more):
 
 
 OF_ROWS = {(NORTH[k % 3], EAST[k % 3], DAYS[k // 3]): 280.0 + k for k in range(6)}
+HOUR = np.timedelta64(1, "h")
 NO_TIME = np.datetime64("NaT")
 
 
@@ -274,6 +275,12 @@ FOUND = {
         {"pres": 5},
         {key: value for key, value in OF_ROWS.items() if key[2] == DAYS[0]},
     ),
+    "times of a zone": (grid(time=("time", DAYS + 2 * HOUR, {"time_zone": "UTC+2"})), {}, of_grid()),
+    "points of a zone": (
+        rows().assign_coords(time=("obs", np.repeat(DAYS, 3) + HOUR, {"timezone": "CET"})),
+        {},
+        OF_ROWS,
+    ),
     "contiguous ragged": (ragged("contiguous"), {}, OF_ROWS),
     "indexed ragged": (ragged("indexed"), {}, OF_ROWS),
     "stations by samples": (by_station(moving=False), {}, OF_ROWS),
@@ -281,6 +288,7 @@ FOUND = {
 }
 
 REFUSED = {
+    "local times": (grid(time=("time", DAYS, {"long_name": "local time"})), "time-zone"),
     "column 360 differs": (grid(np.concatenate([FIELD, FIELD[..., 1:2]], axis=2), **CYCLIC), "place-twice"),
     "a row twice differs": (grid(FIELD[:, [0, 1, 2, 2]], **TWICE), "place-twice"),
     "step without a unit": (forecast(((), 24.0, {"standard_name": "forecast_period"})), "forecast-step"),

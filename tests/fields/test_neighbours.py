@@ -320,6 +320,51 @@ def test_times_of_other_columns(columns, how, expected):
     assert read_table(rows, value="t", **how).times[0] == np.datetime64(expected)
 
 
+NOON = "2020-07-01 12:00"
+ZONES = {
+    "time": 12, "time (UTC)": 12, "Date/Time": 12, "time (ISO 8601)": 12, "time (24h)": 12, "time_utc": 12,
+    "time (CET)": 11, "Time (EST)": 17, "time [UTC-05:30]": 17.5, "time (+02:00)": 10, "obs_time_jst": 3,
+    "Zeit (MESZ)": 10, "time_utc_plus_2": 10, "time (local, GMT+1)": 11, "time (US/Pacific)": 19,
+    **dict.fromkeys(["time (LST)", "time_local", "LocalTime", "date_local", "fecha hora local", "time (IST)",
+                     "time (CET/CEST)", "time_est", "time (CT)", "time (BOT)", "time_local (UTC)"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ZONES)
+def test_times_are_in_the_zone_that_their_name_states(name):
+    rows = pd.DataFrame({"lat": [1.0, 2.0], "lon": [3.0, 5.0], "t": [0.5, 1.5], name: NOON})
+    how = {"value": "t", "columns": {"time": name}}
+    if ZONES[name] is None:
+        with pytest.raises(DataError) as refused:
+            read_table(rows, **how)
+        assert refused.value.key == "time-zone"
+        noon = read_table(rows, where=refused.value.remedies[0].value, **how).times[0]
+        assert noon == np.datetime64(NOON)
+        return
+    expected = np.datetime64("2020-07-01", "s") + np.timedelta64(int(3600 * ZONES[name]), "s")
+    assert read_table(rows, **how).times[0] == expected
+
+
+def test_a_zone_is_stated_once():
+    rows = {"lat": [1.0, 2.0], "lon": [3.0, 5.0], "t": [0.5, 1.5]}
+
+    def hours(**columns):
+        table = pd.DataFrame({**rows, **columns})
+        return (read_table(table, value="t").times[0] - np.datetime64("2020-07-01")) / np.timedelta64(1, "h")
+
+    berlin = pd.to_datetime([NOON, NOON]).tz_localize("Europe/Berlin")
+    assert hours(**{"time (CET)": berlin}) == hours(**{"time (CET)": [f"{NOON}+02:00"] * 2}) == 10
+    assert hours(time=NOON, time_local="2020-07-01 14:00", is_dst=False) == 12
+    assert hours(**{"time (UTC)": NOON, "tz": "Europe/Berlin"}) == 12
+    assert hours(date="2020-07-01", **{"hour (CET)": [6, 6]}) == 5
+    assert hours(**{"date (local)": "2020-07-01"}) == 0
+    assert hours(time=f"{NOON} EST") == 17
+    for beside in ({"is_dst": True}, {"tz_offset": 2}, {"station_timezone": "CET"}):
+        with pytest.raises(DataError) as refused:
+            hours(time=NOON, **beside)
+        assert refused.value.key == "time-zone"
+
+
 @pytest.mark.parametrize(
     "columns",
     [{"year": 2021, "doy": 366}, {"year": 2020, "month": 6, "doy": 183}, {"year": 2020, "doy": 0.5}],

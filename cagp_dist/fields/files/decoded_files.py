@@ -61,6 +61,7 @@ def save_points(points: Points, folder: Path) -> None:
         "time": points.time,
         "attributes": {key: str(text) for key, text in points.attributes.items()},
         "units_beside": dict(points.units_beside),
+        "zones": dict(points.zones),
         "pair": points.pair,
         "crs": written_system(points.crs),
     }

@@ -104,9 +104,12 @@ def column_of(given: Any) -> Column:
         unit = getattr(given, "unit", None) or getattr(given, "units", None)
         attributes |= {} if unit is None else {"units": str(unit)}
         given = getattr(given, "magnitude", getattr(given, "value", given))
-    zone = getattr(getattr(given, "dtype", None), "tz", None)  # of pandas
-    if zone is not None:
+    held = getattr(given, "dtype", None)
+    if getattr(held, "tz", None) is not None:  # of pandas
         given = given.dt.tz_convert("UTC").dt.tz_localize(None)
+        attributes["time_zone"] = "UTC"
+    elif getattr(held, "time_zone", None) is not None:  # of polars, whose arrays are in UTC
+        attributes["time_zone"] = "UTC"
     cells = given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
     if isinstance(cells, np.ma.MaskedArray):
         cells = _without_mask(cells)

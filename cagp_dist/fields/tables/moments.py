@@ -14,6 +14,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.column_names import ANY, DATE, DAY_OF_YEAR, EMPTY, PART_OF_YEAR, TIME, plain
 from cagp_dist.fields.column_roles import IGNORED
 from cagp_dist.fields.tables.columns import Columns, refuse_rows, such_rows
+from cagp_dist.fields.zones import ABBREVIATIONS, Zone, zone_in, zone_of
 from cagp_dist.remedies import Setting
 
 HOUR = ("hour", "hour_utc", "hour_of_day")
@@ -29,6 +30,7 @@ FIRST_YEAR = 1000  # of columns of years, which have four digits
 EPOCH = {9: "s", 10: "s", 12: "ms", 13: "ms"}  # of whole numbers of so many digits since 1970, if no dates
 EARLIEST_YEAR = 1850  # numbers that would be dates to the hour of earlier years count from 1970
 
+MOST_LOOKED_AT = 1000  # cells that tell whether a column has times of day
 LAST_HOUR, LAST_CLOCK = 24, 2400
 _SECONDS = {"minute": 60, "second": 1}
 
@@ -47,7 +49,7 @@ _NAMES_TIME = re.compile(r".*(time|date|day|utc|unix|epoch|posix).*")
 _DATED = re.compile(r"\d{4}-\d\d?-\d\d?\b|\d\d?\.\d\d?\.\d{4}\b")
 _DIGITS = re.compile(r"\d{3,4}")
 _UTC = re.compile(r"\s*\b(UTC|GMT|Z)$", re.IGNORECASE)
-_ZONE = re.compile(r"\d{2}:\d{2}[\d:.]*\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$", re.IGNORECASE)
+_ZONE = re.compile(rf"\d{{2}}:\d{{2}}[\d:.]*\s*(Z|[+-]\d{{2}}(?::?\d{{2}})?|{ABBREVIATIONS})$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,41 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
         since = _since_midnight(frame, name, kept)
         base, local = base + since, local + since
         used.add(name)
-    _check_unused(frame, base, local, kept, apart=(*used, *apart), of_day=of_day)
     zones, note = _zones(frame, day, kept) if days else (False, "")
-    return Moments(base, frozenset(used), tuple(filter(None, [note])), zones)
+    zone = None if zones else _zone_of_columns(frame, [*clock, *sorted(used)], apart)
+    if zone is not None and not zone[1].is_utc and (clock or _says_hours(frame, day, kept, local)):
+        base, note = _out_of_zone(frame, base, *zone, kept)
+    _check_unused(frame, base, local, kept, apart=(*used, *apart), of_day=of_day)
+    zoned = zones or zone is not None
+    return Moments(base, frozenset(used), tuple(filter(None, [note])), zoned)
+
+
+def _zone_of_columns(frame: Columns, names: Sequence[str], apart: Collection[str]) -> tuple[str, Zone] | None:
+    """Zone that the first of some columns states by its name or its attributes, and that column."""
+    stated = {name: zone_of(name, frame.attributes.get(name, {})) for name in names if name not in apart}
+    return next(((name, zone) for name, zone in stated.items() if zone is not None), None)
+
+
+def _out_of_zone(frame: Columns, local: Times, name: str, zone: Zone, kept: Indices) -> tuple[Times, str]:
+    """Bring times of a zone to UTC, and say so."""
+    utc = zone.in_utc(local, name, column=True)
+    refuse_rows(
+        frame,
+        kept,
+        np.isnat(utc),
+        lambda row: f"column {name!r} of {frame.title} has {local[row].astype('datetime64[s]')}",
+        f"times that clocks in {zone.said} show once. Write them with their offset.",
+        key="no-time-in-cell",
+    )
+    return utc, f"column {name!r} of {frame.title} has times in {zone.said}: all are brought to UTC."
+
+
+def _says_hours(frame: Columns, name: str, kept: Indices, local: Times) -> bool:
+    """Whether cells of a column have times of day, if only midnight; dates are the same in all zones."""
+    cells = frame.columns[name][kept]
+    if cells.dtype.kind in "OUT":
+        return any(":" in str(cell) for cell in cells[:MOST_LOOKED_AT].tolist())
+    return _has_time(local) or (cells.dtype.kind == "M" and "date" not in plain(name).split("_"))
 
 
 def _no_time(text: str, *columns: str) -> ArgumentError:
@@ -258,9 +292,11 @@ def _check_other_times(frame: Columns, kept: Indices, apart: Collection[str]) ->
 
 def _day(frame: Columns, days: Sequence[str], kept: Indices) -> tuple[str, Times, Times]:
     """Take a column with days, and times of day if there are any: its name, times in UTC and local ones."""
+    zones = {name: zone_of(name, frame.attributes.get(name, {})) for name in days}
+    known = [name for name in days if (zone := zones[name]) is None or zone.is_utc]
     read = [
         (name, utc, _local(frame, name, kept, utc))
-        for name in days
+        for name in known or days  # others show the same times
         for utc in [read_times(frame, name, kept)]
     ]
     first = next((entry for entry in read if _has_time(entry[2])), read[0])
@@ -366,7 +402,10 @@ def _clock(frame: Columns, of_day: Sequence[str], apart: Collection[str], kept: 
     """Columns that together say when on a day."""
     if of_day:
         return [of_day[0]]
-    by_name = {plain(name): name for name in frame.columns if name not in apart}
+    by_name = {_without_zone(frame, name): name for name in frame.columns if name not in apart}
+    by_name |= {plain(name): name for name in frame.columns if name not in apart}
+    if "time" in by_name and _is_of_day(frame.columns[by_name["time"]][kept], numbers=False):
+        return [by_name["time"]]
     for usual in TIME_OF_DAY:
         if usual in by_name:
             return [by_name[usual]]
@@ -382,6 +421,13 @@ def _clock(frame: Columns, of_day: Sequence[str], apart: Collection[str], kept: 
                 "COLUMN",
             )
     return []
+
+
+def _without_zone(frame: Columns, name: str) -> str:
+    """Spell a name without the zone that it states, as in ``hour_local``."""
+    stated = zone_of(name, frame.attributes.get(name, {})) is not None
+    parts = plain(name).split("_")
+    return "_".join(part for part in parts if not (stated and zone_in(part, alone=True))) or plain(name)
 
 
 def _is_of_day(column: NDArray[Any], *, numbers: bool) -> bool:
@@ -405,7 +451,7 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
     """Read times of day: 12:00, 1200, or hours, minutes or seconds by the name of their column."""
     import pandas as pd
 
-    column, part = frame.columns[name][kept], plain(name)
+    column, part = frame.columns[name][kept], _without_zone(frame, name)
     if column.dtype.kind == "m":
         return column.astype("timedelta64[ns]")
     texts = [_UTC.sub("", str(cell).strip()) for cell in column.tolist()]
@@ -512,8 +558,12 @@ def _moments(texts: list[str]) -> Times:
 
 
 def _iso(text: str) -> str:
-    """Write a time as ISO 8601 has it, if it is day.month.year, or says UTC in letters."""
+    """Write a time as ISO 8601 has it, if it is day.month.year, or has the letters of a zone."""
     text = _UTC.sub("", text)
+    if (found := _ZONE.search(text)) and (zone := zone_in(found[1], alone=True)) and found[1].isalpha():
+        minutes = round(60 * (zone.hours or 0.0))
+        offset = f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+        text = f"{text[: found.start(1)].strip()}{offset}"
     found = _DOTTED.fullmatch(text)
     if found is None:
         return text

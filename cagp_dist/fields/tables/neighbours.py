@@ -90,7 +90,10 @@ _NAMES = {
     Kind.PLACE: r"(lat|lon)[a-z]*_?(min|max)|(min|max)_?(lat|lon)[a-z]*|"
     r"x|y|easting|northing|utm_.*|geometry|geohash",
     Kind.ELEVATION: r".*elev.*|alt(itude)?(_.*)?|(station|site|stn|ground|surface|terrain)_?height.*|.*asl",
-    Kind.ZONE: r"tz|time_?zone|(utc|gmt)_?offset(_.*)?",
+    Kind.ZONE: r"(.*_)?(tz|tzid|tzone|time_?zone)(_.*)?|"
+    r"(.*_)?(utc|gmt|tz)_?(offset|shift|diff(erence)?|delta)(_.*)?|"
+    r"(hours_?|offset_?)(from|to|off)_?(utc|gmt)(_.*)?|zeitzone|zona_horaria|fuseau(_horaire)?|fuso(_orario)?|"
+    r"(is_)?dst|(is_)?daylight(_.*)?|(is_)?(summer|winter)_?time|sommerzeit",
     Kind.ELEMENT: r"elements?|param|parameter(_?(name|code|id|cd|type|label))?|element_.*|variable(_?name)?|"
     r"data_?type|measurand|(analyte|pollutant|species|constituent|characteristic)(_?(name|code|id))?|"
     r"(observed_?)?property|quantity|short_?name",
@@ -111,7 +114,7 @@ _NAMES = {
     r"(.*_)?(averaging|accumulation|aggregation|integration)(_?(time|period|interval|window|hours?))?(_.*)?|"
     r"(time_?)?(window|duration)|(sampling|measurement|observation|rain|precip.*)_?(period|duration|interval)",
     Kind.DAY: r"juld|julian.*|jd|mjd|(decimal|fractional)_?year|year_?(decimal|fraction)|ordinal|day.*|"
-    r"hour.*|minute|second|month",
+    r"hour.*|(local|utc|gmt|lst|lt)_hour|minute|second|month",
     Kind.HEIGHT: r".*height.*|(.*_)?hgt(_.*)?|z|.*depth.*|"
     r"((hzn|horizon|layer|sample|soil)_?)?(top|bot|bottom|upper|lower)(_?c?m)?",
     Kind.LEVEL: r"(pressure_|model_|n_)?levels?|lev|pres(s|sure)?|p|quantile|percentile|probability|"
@@ -161,7 +164,8 @@ _MEASURED_AT = {Kind.HEIGHT: "levels", Kind.LEVEL: "levels", Kind.PERIOD: "perio
 _TOGETHER = {"flags": "if all values are good", "systems": "if all of them are in one system"}
 """When rows that differ may be used together; what is not here, where they measure the same quantity."""
 _MAY_DIFFER = {*_CLASSES, *_MEASURED_AT, Kind.ELEMENT, Kind.ZONE, Kind.SCALE}
-_UTC = {"utc", "gmt", "z", "zulu", "0", "+0", "+00", "+00:00", "00:00", "+0000", "etc/utc"}
+_UTC = {"utc", "gmt", "z", "zulu", "0", "0.0", "+0", "+00", "+00:00", "00:00", "+0000", "etc/utc", "utc+0",
+        "utc+00:00", "gmt+0", "false", "no", "n"}  # fmt: skip
 
 
 def kinds_of(frame: Columns) -> dict[str, Kind]:
