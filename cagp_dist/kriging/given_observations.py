@@ -29,10 +29,11 @@ from cagp_dist.kriging.map_targets import of_table
 from cagp_dist.means import WithCovariates
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
-from cagp_dist.pipeline.fitted_model import KernelLike, families
+from cagp_dist.pipeline.fitted_model import families
 from cagp_dist.pipeline.integration import check_hyperparameters
 from cagp_dist.pipeline.labels import check_groups
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, is_estimated, is_read
+from cagp_dist.pipeline.model_settings import KernelLike
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import Setting

@@ -51,7 +51,7 @@ from cagp_dist.pipeline.background import Background, weighted
 from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
 from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, NUGGET, RECALIBRATION, UNINFORMED
 from cagp_dist.pipeline.field_solves import Execution
-from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families
+from cagp_dist.pipeline.fitted_model import FittedModel, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_read
 from cagp_dist.pipeline.map_points import MapPoints
@@ -59,11 +59,12 @@ from cagp_dist.pipeline.map_points import Targets as AllTargets
 from cagp_dist.pipeline.map_samples import draw_fields
 from cagp_dist.pipeline.map_solves import plan_of_map, solver_of
 from cagp_dist.pipeline.maps_at_times import MOST_TOGETHER
+from cagp_dist.pipeline.model_settings import KernelLike, ModelSettings
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.solve_task import Step, solve_task
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.steps import fit
-from cagp_dist.pipeline.task import ModelSettings, Result, Task
+from cagp_dist.pipeline.task import Result, Task
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike

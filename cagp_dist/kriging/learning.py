@@ -17,7 +17,7 @@ from cagp_dist.pipeline.defaults import NUGGET
 from cagp_dist.pipeline.fitted_model import families
 from cagp_dist.pipeline.labels import Labels
 from cagp_dist.pipeline.map_mean import MeanLike
-from cagp_dist.pipeline.task import ModelSettings
+from cagp_dist.pipeline.model_settings import ModelSettings
 from cagp_dist.space import Space
 
 if TYPE_CHECKING:

@@ -2,13 +2,16 @@
 
 ::
 
-    Task --fit--> Priors --solve--> Solution --out_of_sample, learn--> Distributions --score--> Result
+    Task --fit--> FittedModel --fit_folds--> Priors --solve--> Solution
+         --out_of_sample, learn--> Distributions --score--> Result
 
-- `solve_task`: all steps, for a call or a job. `task`, `steps`: what is asked, what comes of it, each step.
+- `solve_task`: all steps after the fit, for a call or a job. `task`, `model_settings`, `steps`: what is
+  asked, what comes of it, each step.
 - `observations`, `grid_places`, `map_points`, `map_cells`, `split`: places, values, gaps and noise; the grid
   that points are most of; where a map is wanted; cells that fill a region; what is held out.
 - `fitting`, `fitted_model`, `map_mean`, `integration`: sites and fits of parameters; the prior; its mean;
-  distributions whose parameters are integrated over. `maps_at_times`, `gain_in_time`: all times together.
+  distributions whose parameters are integrated over. `maps_at_times`, `gain_in_time`: all times together;
+  `labelled_fit`, `depth_fit`: several variables and shared errors, depths.
 - `field_solves`, `solve_plans`: the solve of all fields; the choice of its solver, and plans.
 - `map_solves`, `map_samples`: from observations and prior to that solve, and draws.
 - `carried`: a field on a grid that goes on from its state before.

@@ -4,7 +4,7 @@ Both have one number more than a kernel of space alone, so that their likelihood
 (math 23). Some 1,000 values decide, all depths of some places; the likeliest is fitted to all values.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -13,35 +13,22 @@ import numpy as np
 from cagp_dist.arrays import Indices
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.kernels import DEPTH, FITTED, SPACE, Along, Family, Matern12, Matern32, Product, chosen_by
-from cagp_dist.likelihood.fit_result import FitProgress, FitResult
+from cagp_dist.likelihood.fit_result import FitResult
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of, start_of, usable
 from cagp_dist.likelihood.observed import spread_cells
 from cagp_dist.likelihood.starts import Start
-from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families, fit_model
-from cagp_dist.pipeline.map_mean import MeanLike
-from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.fitted_model import FittedModel, families, fit_model
+from cagp_dist.pipeline.model_settings import FitWork, ModelSettings
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.pipeline.resources import Resources
-from cagp_dist.pipeline.split import Split
 
 PLUGGED_IN = "Plugged in: numbers of observations with depths are not integrated over."
 COMPARED = 1_000  # Values by which kernels are compared, about
 PLACES_CELL = 8  # Places of the cells that are kept whole where not all places can be chosen
 
 
-def fit_in_depth(
-    observed: Observations,
-    split: Split,
-    *,
-    kernel: KernelLike,
-    mean: MeanLike,
-    noise_std: float | None,
-    nugget_std: float | None,
-    resources: Resources,
-    narrator: Narrator,
-    progress: Callable[[FitProgress], None] | None = None,
-) -> FittedModel:
+def fit_in_depth(observed: Observations, asked: ModelSettings, work: FitWork) -> FittedModel:
     """Fit the kernels that go with one of space, or with several to choose from; take the likeliest."""
+    kernel, there = asked.kernel, observed.there
     first, *others = CANDIDATES if chosen_by(kernel) is not None else families(kernel)
     if chosen_by(kernel) == FITTED or (others and chosen_by(kernel) is None):
         raise ArgumentError(
@@ -51,22 +38,11 @@ def fit_in_depth(
         )
 
     def fitted(family: Family, places: Indices, start: Start | None = None) -> FittedModel:
-        model = fit_model(
-            observed,
-            Split(places),
-            kernel=(family,),
-            mean=mean,
-            fixed={},
-            noise_std=noise_std,
-            nugget_std=nugget_std,
-            resources=resources,
-            narrator=narrator,
-            progress=progress,
-            start=start,
-        )
+        own = replace(asked, kernel=(family,))
+        model = fit_model(observed, own, work, places=places, start=start)
         return replace(model, numbers=PLUGGED_IN)
 
-    some = _whole_profiles(observed, split.observed)
+    some = _whole_profiles(observed, there)
     found: list[tuple[int, FittedModel]] = []
 
     def compare(space: Family, ways: Sequence[int]) -> None:
@@ -89,10 +65,10 @@ def fit_in_depth(
     for space in others:
         compare(space, (best,))
     model = likeliest()[1]
-    if some.size == split.observed.size:
+    if some.size == there.size:
         return model
     (family,) = (part.family for part in model.kernel.parts)
-    return fitted(family, split.observed, start_of(_result(model)))
+    return fitted(family, there, start_of(_result(model)))
 
 
 def in_depth(space: Family) -> tuple[Family, ...]:

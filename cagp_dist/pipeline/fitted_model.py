@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from cagp_dist.kernels import (
     Elementary,
     Family,
     Kernel,
-    Matern,
     MaternOf,
     Sum,
     chosen_by,
@@ -45,17 +44,12 @@ from cagp_dist.pipeline.background import Background, over_scale
 from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.fitting import Sites, choose_sites, fit_numbers
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_estimated, is_read, mean_of, mean_of_all
-from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.model_settings import FitWork, KernelLike, ModelSettings
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.pipeline.resources import Resources
-from cagp_dist.pipeline.split import Split
 from cagp_dist.prior import KnownPlusEstimated, Mean, Prior
 from cagp_dist.remedies import Setting
-from cagp_dist.runtime.memo import Memo
 from cagp_dist.space.sphere import one_or_all
 from cagp_dist.space_time import SpaceTime
-
-KernelLike: TypeAlias = str | Family | type[Matern] | Sequence[Family] | Kernel
 
 GIVEN = "Every number was given."  # Said of the numbers of a prior that needs no fit
 
@@ -308,26 +302,20 @@ def families(kernel: KernelLike) -> tuple[Family, ...]:
 
 def fit_model(
     observed: Observations,
-    split: Split,
+    asked: ModelSettings,
+    work: FitWork,
     *,
-    kernel: KernelLike,
-    mean: MeanLike,
-    fixed: Mapping[str, Sequence[float]],
-    noise_std: float | None,
-    nugget_std: float | None,
-    resources: Resources,
-    narrator: Narrator,
-    progress: Callable[[FitProgress], None] | None = None,
-    checkpoints: Memo | None = None,
-    anisotropy: AnisotropyLike = "none",
+    places: Indices | None = None,
     start: Start | None = None,
     sites: Sites | None = None,
 ) -> FittedModel:
-    """Fit what is not ``fixed`` of kernel and noise to the observed places, by maximum likelihood.
+    """Fit what is not given of kernel and noise to observed places (all), by maximum likelihood.
 
-    Those that decide are ``sites``, by default `sites_of_fit`. ``progress`` gets each evaluation. The search
-    begins at ``start`` alone, where it is given.
+    Those that decide are ``sites``, by default `sites_of_fit`. The search begins at ``start`` alone, where it
+    is given.
     """
+    kernel, anisotropy, nugget_std = asked.kernel, asked.anisotropy, asked.nugget_std
+    places = observed.there if places is None else places
     parts, ellipse = families(kernel), ellipse_of(anisotropy, observed)
     if ellipse is not None and not all(isinstance(part, type | MaternOf) for part in parts):
         raise ArgumentError(
@@ -341,15 +329,17 @@ def fit_model(
             "lengthscale, or one with ellipses: cagp.Anisotropic(...) + cagp.Anisotropic(...).",
             key="anisotropy-of-sum",
         )
-    known = known_noise(observed, split.observed, noise_std)
-    least = float(known.min() if known.ndim == 0 else known[split.observed].min())
+    known = known_noise(observed, places, asked.noise_std)
+    least = float(known.min() if known.ndim == 0 else known[places].min())
     _check_nugget(nugget_std, known=least > 0.0)
-    bounds: dict[str, Sequence[object]] = {name: _held(name, held, parts) for name, held in fixed.items()}
+    bounds: dict[str, Sequence[object]] = {
+        name: _held(name, held, parts) for name, held in asked.fixed.items()
+    }
     level = None if nugget_std is None or least == 0.0 else least + nugget_std**2
     if level is not None:
         bounds["noise_variance"] = (level, level)
     reasons = dict.fromkeys(bounds, "it was given")
-    if level is not None and len(fixed) == 2:
+    if level is not None and len(asked.fixed) == 2:
         if chosen_by(kernel) == FITTED:
             raise ArgumentError(
                 f"kernel is {kernel!r}, whose smoothness is fitted, and every number was given; expected a "
@@ -358,40 +348,40 @@ def fit_model(
             )
         given = kernel
         if not isinstance(given, Kernel):
-            given = Model(parts).kernel(fixed["lengthscale"], fixed["variance"])
+            given = Model(parts).kernel(asked.fixed["lengthscale"], asked.fixed["variance"])
         if ellipse is not None and ellipse.shape is not None and isinstance(given, Elementary):
             given = ellipse.of(given)
             ellipse = None
         if ellipse is None:
-            return FittedModel(given, mean, known, level - least, held=reasons)
-    sites = sites_of_fit(observed, split.observed) if sites is None else sites
-    with narrator.stage("fit", f"kernel and noise by {sites.chosen.size:,} observations") as report:
+            return FittedModel(given, asked.mean, known, level - least, held=reasons)
+    sites = sites_of_fit(observed, places) if sites is None else sites
+    with work.narrator.stage("fit", f"kernel and noise by {sites.chosen.size:,} observations") as report:
 
         def said(state: FitProgress) -> None:
             report(None, f"likelihood {state.evaluations}")
-            if progress is not None:
-                progress(state)
+            if work.progress is not None:
+                work.progress(state)
 
         result, nugget = fit_numbers(
             chosen_by(kernel) or parts,
             observed,
             sites,
-            mean=mean_of(mean, observed, sites.chosen, sites.times),
+            mean=mean_of(asked.mean, observed, sites.chosen, sites.times),
             known=known,
             least=least,
             held=cast(Given, bounds),
-            resources=resources,
+            resources=work.resources,
             progress=said,
-            checkpoints=checkpoints,
+            checkpoints=work.checkpoints,
             ellipse=ellipse,
             start=start,
         )
-    fitted_to = f"{sites.chosen.size:,} of {split.observed.size:,} observed places"
+    fitted_to = f"{sites.chosen.size:,} of {places.size:,} observed places"
     if observed.fields > 1:
         fitted_to += f", {sites.times.size} of {observed.fields} fields"
     if least > 0.0 and level is None and nugget <= NO_NUGGET * least:
         reasons["noise_variance"] = "no nugget was found beside the known noise"
-    return FittedModel(result.prior.kernel, mean, known, nugget, result, fitted_to, reasons, sites)
+    return FittedModel(result.prior.kernel, asked.mean, known, nugget, result, fitted_to, reasons, sites)
 
 
 def ellipse_of(asked: AnisotropyLike, observed: Observations) -> Ellipse | None:

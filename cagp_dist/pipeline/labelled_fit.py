@@ -6,7 +6,7 @@ well; it is fitted in units of the standard deviation of each variable (math 23)
 whether there is a second term, the likelihood says, less one for each number.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -31,7 +31,6 @@ from cagp_dist.kernels import (
     beside_columns,
     chosen_by,
 )
-from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering
 from cagp_dist.likelihood.starts import Start
@@ -39,7 +38,6 @@ from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.fitted_model import (
     Correlations,
     FittedModel,
-    KernelLike,
     families,
     fit_model,
     sites_of_fit,
@@ -47,30 +45,17 @@ from cagp_dist.pipeline.fitted_model import (
 from cagp_dist.pipeline.fitting import Sites, method_of
 from cagp_dist.pipeline.labels import Labels
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel
-from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.model_settings import FitWork, ModelSettings
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.pipeline.resources import Resources
-from cagp_dist.pipeline.split import Split
 from cagp_dist.text import counted
 
 LEAST_NOISE = 1e-6  # Of a variable, in units of its variance, below the nugget that is fitted
 NUGGET_SHARE = 0.3  # Of the noise of observations, where the search for shared errors begins
 
 
-def fit_labelled(
-    observed: Observations,
-    split: Split,
-    labels: Labels,
-    *,
-    kernel: KernelLike,
-    mean: MeanLike,
-    noise_std: float | None,
-    nugget_std: float | None,
-    resources: Resources,
-    narrator: Narrator,
-    progress: Callable[[FitProgress], None] | None = None,
-) -> FittedModel:
+def fit_labelled(observed: Observations, asked: ModelSettings, work: FitWork) -> FittedModel:
     """Fit kernel, noise and what observations with the same label have in common."""
+    kernel = asked.kernel
     if chosen_by(kernel) == FITTED:
         raise ArgumentError(
             f"kernel is {kernel!r}, whose smoothness is fitted, and the observations have labels; expected "
@@ -78,9 +63,9 @@ def fit_labelled(
             key="smoothness-with-labels",
         )
     tried = CANDIDATES if chosen_by(kernel) is not None else None
-    search = _Search(observed, split, labels, mean, noise_std, nugget_std, resources, narrator, progress)
+    search = _Search(observed, asked, work)
     own = [(family,) for family in tried] if tried is not None else [families(kernel)]
-    if labels.variables:
+    if asked.labels.variables:
         return search.of_variables(own)
     return search.of_shared_errors(own)
 
@@ -90,33 +75,36 @@ class _Search:
     """What fits have in common."""
 
     observed: Observations
-    split: Split
-    labels: Labels
-    mean: MeanLike
-    noise_std: float | None
-    nugget_std: float | None
-    resources: Resources
-    narrator: Narrator
-    progress: Callable[[FitProgress], None] | None
+    asked: ModelSettings
+    work: FitWork
+
+    @property
+    def labels(self) -> Labels:
+        """What the labels are."""
+        return self.asked.labels
+
+    @property
+    def there(self) -> Indices:
+        """Points with a value."""
+        return self.observed.there
 
     def of_shared_errors(self, kernels: Sequence[tuple[Family, ...]]) -> FittedModel:
         """Fit each kernel with errors that groups share, from a fit without them; take the likeliest."""
         best: FittedModel | None = None
         for parts in kernels:
-            plain = self._alone(self.observed, self.split.observed, parts, self.mean)
+            plain = self._alone(self.observed, self.there, parts)
             held, noise = plain.kernel, float(np.mean(plain.noise_variance))
             shared = tuple(cast("Family", SameLabelOf(axis)) for axis in self.labels.bias_by)
             least = float(np.min(plain.known_noise))
             begin = max((1.0 - NUGGET_SHARE) * noise, least, NO_NUGGET)
-            if least > 0.0 and self.nugget_std is not None:  # which holds it
-                begin = least + self.nugget_std**2
+            if least > 0.0 and self.asked.nugget_std is not None:  # which holds it
+                begin = least + self.asked.nugget_std**2
             errors = (SameLabel(NUGGET_SHARE * noise, axis) for axis in self.labels.bias_by)
             found = replace(
                 self._fitted(
                     (*parts, *shared),
                     self.observed,
-                    self.split.observed,
-                    self.mean,
+                    self.there,
                     _start((*held.parts, *errors), begin),
                 ),
                 numbers=PLUGGED_IN,
@@ -130,8 +118,8 @@ class _Search:
         """Fit one term, and a second one, with the variables in units of their standard deviations."""
         observed, m = self.observed, len(self.labels.variables)
         labels = observed.beside[VARIABLE]
-        rows = [self.split.observed[labels[self.split.observed] == label] for label in range(m)]
-        means = cast("MeansByLabel", self.mean).means
+        rows = [self.there[labels[self.there] == label] for label in range(m)]
+        means = cast("MeansByLabel", self.asked.mean).means
         scales = np.array([float(np.nanstd(observed.values[:, own])) for own in rows])
         if not (scales > 0.0).all():
             which = self.labels.variables[int(np.argmin(scales))]
@@ -151,7 +139,9 @@ class _Search:
             VARIABLE,
         )
         single = [
-            self._alone(_own_noise(scaled.at(own)), np.arange(own.size), kernels[0], mean)
+            replace(self, asked=replace(self.asked, mean=mean))._alone(
+                _own_noise(scaled.at(own)), np.arange(own.size), kernels[0]
+            )
             for own, mean in zip(rows, own_mean.means, strict=True)
         ]
         given = scaled.noise_variance
@@ -159,7 +149,8 @@ class _Search:
         prepared = replace(scaled, noise_variance=np.where(known > 0.0, known, LEAST_NOISE))
         if not self.labels.nugget_correlation:
             prepared = replace(prepared, beside={**scaled.beside, ROW: np.arange(labels.size, dtype=float)})
-        search = replace(self, observed=prepared, mean=own_mean, noise_std=None, nugget_std=0.0)
+        asked = replace(self.asked, mean=own_mean, noise_std=None, nugget_std=0.0)
+        search = replace(self, observed=prepared, asked=asked)
         start = _Start.of(single, self._together(scaled, rows), self.labels)
         best: FittedModel | None = None
         for parts in kernels:
@@ -199,54 +190,38 @@ class _Search:
         return self._fitted(
             tuple(part.family for part in kernel),
             self.observed,
-            self.split.observed,
-            self.mean,
+            self.there,
             _start(kernel, least),
             self._sites(),
         )
 
-    def _alone(
-        self, observed: Observations, places: Indices, parts: tuple[Family, ...], mean: MeanLike
-    ) -> FittedModel:
+    def _alone(self, observed: Observations, places: Indices, parts: tuple[Family, ...]) -> FittedModel:
         """Fit a kernel in space alone, from which searches begin."""
-        return self._fitted(parts, replace(observed, beside={}), places, mean)
+        return self._fitted(parts, replace(observed, beside={}), places)
 
     def _fitted(
         self,
         parts: tuple[Family, ...],
         observed: Observations,
         places: Indices,
-        mean: MeanLike,
         start: Start | None = None,
         sites: Sites | None = None,
     ) -> FittedModel:
         """Fit all numbers of a sum of parts together."""
-        return fit_model(
-            observed,
-            Split(places),
-            kernel=parts,
-            mean=mean,
-            fixed={},
-            noise_std=self.noise_std,
-            nugget_std=self.nugget_std,
-            resources=self.resources,
-            narrator=self.narrator,
-            progress=self.progress,
-            start=start,
-            sites=sites,
-        )
+        own = replace(self.asked, kernel=parts)
+        return fit_model(observed, own, self.work, places=places, start=start, sites=sites)
 
     def _sites(self) -> Sites:
         """Choose what decides: places that all times have, or one time where they lack a variable then."""
         observed = self.observed
-        sites = sites_of_fit(observed, self.split.observed)
+        sites = sites_of_fit(observed, self.there)
         labels, m = observed.beside[VARIABLE].astype(np.intp), len(self.labels.variables)
-        own = np.bincount(labels[self.split.observed], minlength=m)
+        own = np.bincount(labels[self.there], minlength=m)
         if (np.bincount(labels[sites.chosen], minlength=m) < np.minimum(own, ENOUGH_VALUES)).any():
-            present = observed.present[:, self.split.observed]
-            counts = np.array([np.bincount(labels[self.split.observed][at], minlength=m) for at in present])
+            present = observed.present[:, self.there]
+            counts = np.array([np.bincount(labels[self.there][at], minlength=m) for at in present])
             time = int(counts.min(axis=1).argmax())
-            chosen = self.split.observed[present[time]]
+            chosen = self.there[present[time]]
             sites = Sites(chosen, np.array([time]), method_of(chosen.size))
         found = np.bincount(labels[sites.chosen], minlength=m)
         if (found < FEWEST_VALUES).any():
@@ -299,7 +274,7 @@ class _Search:
         return replace(
             found,
             kernel=kernel,
-            mean=self.mean,
+            mean=self.asked.mean,
             known_noise=noise,
             nugget=0.0,
             numbers=PLUGGED_IN,

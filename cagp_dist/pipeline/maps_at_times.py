@@ -17,7 +17,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan, Work
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
-from cagp_dist.kernels import AUTO, Family, Kernel, Matern12, Matern32, chosen_by
+from cagp_dist.kernels import AUTO, Family, Kernel, Matern12, chosen_by
 from cagp_dist.likelihood.fit import fit
 from cagp_dist.likelihood.fit_result import FitResult
 from cagp_dist.likelihood.fit_work import FitSize, fit_work
@@ -27,11 +27,11 @@ from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
 from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
-from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike, families, known_noise
+from cagp_dist.pipeline.fitted_model import FittedModel, families, known_noise
 from cagp_dist.pipeline.map_mean import MeanLike, is_estimated, is_read, mean_of
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_solves import solve_map, solver_of
-from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.model_settings import FitWork, KernelLike, ModelSettings
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.pipeline.series_maps import predict_series, series_map
@@ -48,9 +48,6 @@ FITTED = 1_000
 
 SUMMED = 20_000
 """Values to which the numbers are fitted at most, of scattered places those of a sum of kernels."""
-
-COMPARED_IN_TIME: "tuple[Family | None, ...]" = (None, Matern12, Matern32)
-"""Kernels in time that are compared; None: a metric kernel of space and time together."""
 
 LASTING = SpaceTimeOf(Matern12, Matern12)
 """What lasts at a place, beside the weather in the sum that is compared as well."""
@@ -92,16 +89,7 @@ MOST_TOGETHER = 500_000
 """Targets of one solve, whose memory is some hundred megabytes."""
 
 
-def fit_in_space_and_time(
-    observed: Observations,
-    *,
-    kernel: KernelLike,
-    mean: MeanLike,
-    noise_std: float | None,
-    resources: Resources,
-    narrator: Narrator,
-    in_time: "Sequence[Family | None]" = COMPARED_IN_TIME,
-) -> FittedModel:
+def fit_in_space_and_time(observed: Observations, asked: ModelSettings, work: FitWork) -> FittedModel:
     """Fit kernel and noise of space and time to values, each a point with its hour.
 
     Where the kernel is to be chosen, metric kernels (``in_time`` None), products with kernels in time, and
@@ -110,7 +98,8 @@ def fit_in_space_and_time(
     all, up to 20,000; of scattered places to all, or a sum to 20,000. Values of stations are those of
     `whole_times`. A kernel of space and time with its numbers keeps them.
     """
-    known, X = known_noise(observed, observed.there, noise_std), observed.X
+    kernel, mean, X = asked.kernel, asked.mean, observed.X
+    known = known_noise(observed, observed.there, asked.noise_std)
     least = float(known.min() if known.ndim == 0 else known[observed.there].min())
     check_mean(mean)
     bounds: dict[str, Sequence[object]] = {} if least == 0.0 else {"noise_variance": (least, least)}
@@ -147,23 +136,23 @@ def fit_in_space_and_time(
             X[some],
             observed.values[0, some],
             mean=centre,
-            executor=resources.executor,
-            memory_limit_bytes=resources.memory_limit_bytes,
+            executor=work.resources.executor,
+            memory_limit_bytes=work.resources.memory_limit_bytes,
             noise_deviations=None if known.ndim == 0 else known[some] - least,
             bounds={**bounds, **limits} or None,
             start=start,
             starts=starts,
         )
 
-    candidates, some = candidates_in_time(kernel, in_time), chosen(COMPARED)
-    with narrator.stage("fit", text_of_fit(len(X))):
+    candidates, some = candidates_in_time(kernel, asked.in_time), chosen(COMPARED)
+    with work.narrator.stage("fit", text_of_fit(len(X))):
         results = [fitted(candidates[0], some)]
         near = partial(fitted, some=some, start=start_of(results[0]), starts=1)
         results += [near(family) for family in candidates[1:]]
         result = _best(results)
         limits: dict[str, Sequence[object]] = {}
         metric = [each for each in results if _is_metric(each)]
-        if metric and len(in_time) > 1 and len(candidates[0]) == 1:
+        if metric and len(asked.in_time) > 1 and len(candidates[0]) == 1:
             sides = extents(X, AXES)
             extent = float(sides[0]), float(sides[-1])
             summed, own = with_lasting(_best(metric), partial(fitted, some=some), extent, dense=_dense(count))

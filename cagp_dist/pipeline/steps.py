@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -38,10 +37,10 @@ from cagp_dist.pipeline.maps_at_times import (
     fit_in_space_and_time,
     predict_in_time,
 )
+from cagp_dist.pipeline.model_settings import FitWork, ModelSettings
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.recalibration import NOT_ASKED, Distribution, Distributions
-from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.task import Priors, Result, Task
 from cagp_dist.predictive import Gaussian
 from cagp_dist.solvers import Status
@@ -76,6 +75,7 @@ def fit(
         known = known_noise(observed, observed.there, asked.noise_std)
         return FittedModel(asked.kernel, asked.mean, known, asked.noise_variance)
     with Narrator(shown=False) if narrator is None else nullcontext(narrator) as told:
+        work = FitWork(execution, told, progress, execution.checkpoints)
         if decide.in_time:
             if asked.anisotropy != "none":
                 raise ArgumentError(
@@ -84,42 +84,19 @@ def fit(
                     key="anisotropy-in-time",
                 )
             there = decide.there  # in folds some values are left out
-            model = fit_in_space_and_time(
-                decide if there.size == decide.north.size else decide.at(there),
-                kernel=asked.kernel,
-                mean=asked.mean,
-                noise_std=asked.noise_std,
-                resources=execution,
-                narrator=told,
-                in_time=asked.in_time,
-            )
+            with_values = decide if there.size == decide.north.size else decide.at(there)
+            model = fit_in_space_and_time(with_values, asked, work)
         else:
             held = asked
             if isinstance(asked.mean, Background) and asked.mean.scales:
                 decide, mean = innovations_over_scale(decide, asked.mean, asked.noise_std)
                 held = replace(asked, mean=mean, noise_std=None, nugget_std=0.0)
-            way: Callable[..., FittedModel] = partial(
-                fit_model,
-                fixed=held.fixed,
-                checkpoints=execution.checkpoints,
-                anisotropy=asked.anisotropy,
-            )
+            way: Callable[[Observations, ModelSettings, FitWork], FittedModel] = fit_model
             if asked.labels.any:
-                way = partial(fit_labelled, labels=asked.labels)
+                way = fit_labelled
             elif DEPTH in decide.beside:
                 way = fit_in_depth
-            model = way(
-                decide,
-                Split(decide.there),
-                kernel=held.kernel,
-                mean=held.mean,
-                noise_std=held.noise_std,
-                nugget_std=held.nugget_std,
-                resources=execution,
-                narrator=told,
-                progress=progress,
-            )
-            model = replace(model, mean=asked.mean)
+            model = replace(way(decide, held, work), mean=asked.mean)
         fitted_again = decide is not observed or decide.there.size < decide.north.size
         if fitted_again and not asked.labels.variables:
             model = model.of_observations(observed, asked.noise_std)

@@ -1,49 +1,25 @@
 """What is asked and what comes of it, as frozen values: the same whoever asks."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.verification.scores import PointScores
-from cagp_dist.kernels import Family
-from cagp_dist.likelihood.ellipses import AnisotropyLike
-from cagp_dist.likelihood.exact.integrated import Hyperparameters
 from cagp_dist.pipeline.background import Innovations
 from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.field_solves import Solution
-from cagp_dist.pipeline.fitted_model import FittedModel, KernelLike
+from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.integration import distributions_of_observations
-from cagp_dist.pipeline.labels import NO_LABELS, Labels
-from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.map_points import MapPoints, Targets
-from cagp_dist.pipeline.maps_at_times import COMPARED_IN_TIME
+from cagp_dist.pipeline.model_settings import ModelSettings
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.recalibration import NOT_ASKED, Distribution, Distributions, Recalibration
 from cagp_dist.pipeline.split import Split
 from cagp_dist.predictive import Gaussian
-from cagp_dist.prior import Prior
 from cagp_dist.solvers import Solver
-
-
-@dataclass(frozen=True, eq=False)
-class ModelSettings:
-    """What is said of kernel, noise and mean; the rest is fitted."""
-
-    kernel: KernelLike
-    mean: MeanLike
-    prior: Prior | None = None  # of which everything is given
-    fixed: Mapping[str, Sequence[float]] = field(default_factory=dict)  # lengthscale and variance, by part
-    noise_std: float | None = None  # known of all observations
-    nugget_std: float | None = None  # beside known noise; None: fitted
-    noise_variance: float | None = None  # beside known noise, where the numbers of the kernel are given too
-    anisotropy: AnisotropyLike = "none"
-    labels: Labels = NO_LABELS  # what the labels of observations are
-    hyperparameters: Hyperparameters = "plug-in"
-    obstacle: str | None = None  # why numbers are not integrated over, for people
-    in_time: Sequence[Family | None] = COMPARED_IN_TIME  # kernels in time that are compared
 
 
 @dataclass(frozen=True, eq=False)

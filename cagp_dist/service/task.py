@@ -46,12 +46,13 @@ from cagp_dist.pipeline.labels import NO_LABEL, Labels, check_groups, shared_err
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeanLike, PartlyKnown, known_at, known_of, unknown_text
 from cagp_dist.pipeline.map_points import MapPoints, Targets
-from cagp_dist.pipeline.maps_at_times import COMPARED_IN_TIME, SAME_HOUR
+from cagp_dist.pipeline.maps_at_times import SAME_HOUR
+from cagp_dist.pipeline.model_settings import COMPARED_IN_TIME, ModelSettings
 from cagp_dist.pipeline.observations import block_size, hours_since
 from cagp_dist.pipeline.recalibration import Errors, Recalibration
 from cagp_dist.pipeline.solve_plans import choose_solver
 from cagp_dist.pipeline.split import Split
-from cagp_dist.pipeline.task import HeldOut, ModelSettings, Task
+from cagp_dist.pipeline.task import HeldOut, Task
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints

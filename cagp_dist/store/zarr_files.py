@@ -1,8 +1,11 @@
 """Files of arrays and groups of a Zarr store of this package, by the specification of Zarr 3.
 
 The Zarr library is made for stores that are far away and of any layout: an array with one small chunk takes
-it a dozen steps between threads, and five files to write. Here are two, of the one layout that this package
-has. The library reads what is written here, and writes what is read here.
+it a dozen steps between threads. For a group of twelve arrays of 1,000 numbers it needs 63 ms of a processor
+to write and 13 ms to read, and 53 inodes; here these are 5 ms, 5 ms and 36, and series have thousands of such
+groups. Large arrays take as long. The library also reads the fill value where a chunk is missing, follows
+links, and unpacks whatever a chunk says; here these are errors, as only the one layout of this package is
+read. The library reads what is written here, and writes what is read here.
 
 References
 ----------

@@ -24,6 +24,7 @@ from cagp_dist.likelihood.kernel_choice import MARGIN, likelihood_of, start_of, 
 from cagp_dist.likelihood.numbering import Families, extents
 from cagp_dist.likelihood.starts import Start
 from cagp_dist.pipeline import maps_at_times
+from cagp_dist.pipeline.model_settings import COMPARED_IN_TIME
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Gaussian
 from cagp_dist.space_time import AXES, SpaceTime
@@ -52,7 +53,7 @@ def fits(X: Array, y: Array) -> list[FitResult]:
             cast("Families", families), X, y, mean=MEAN, start=start, starts=starts, bounds=bounds
         )
 
-    first, *others = maps_at_times.candidates_in_time("auto", maps_at_times.COMPARED_IN_TIME)
+    first, *others = maps_at_times.candidates_in_time("auto", COMPARED_IN_TIME)
     found = [fitted(first)]
     found += [fitted(each, start=start_of(found[0]), starts=1) for each in others]
     sides = extents(X, AXES)

@@ -11,10 +11,11 @@ from cagp_dist.pipeline import Observations, Split
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_points import MapPoints, Targets
+from cagp_dist.pipeline.model_settings import ModelSettings
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.solve_task import solve_task
 from cagp_dist.pipeline.steps import fit, fit_folds, solve
-from cagp_dist.pipeline.task import HeldOut, ModelSettings, Priors, Task
+from cagp_dist.pipeline.task import HeldOut, Priors, Task
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.job_fit import numbers_of
 
