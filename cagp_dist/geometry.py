@@ -128,12 +128,6 @@ def cell_edges(centres: Array) -> Array:
     return np.concatenate([[first], between, [last]])
 
 
-def spacing_degrees(latitude_degrees: Array, longitude_degrees: Array) -> float:
-    """Median angle between a point and the one next to it; infinite for one point."""
-    chord = median_spacing(unit_sphere(latitude_degrees, longitude_degrees))
-    return float(np.rad2deg(2.0 * np.arcsin(0.5 * chord))) if np.isfinite(chord) else np.inf
-
-
 def median_spacing(X: Array) -> float:
     """Median distance between a point X (n, p) and the one next to it; infinite for one point."""
     from scipy.spatial import cKDTree

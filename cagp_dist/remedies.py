@@ -16,7 +16,6 @@ class Remedy(Enum):
     FEWER_WORKERS = ("use fewer workers", "lower [cluster] workers")
     SMALLER_BLOCKS = ("lower block_size", "lower [solver] block_size")
     FEWER_ITERATIONS = ("lower iterations", "lower [solver] iterations")
-    BLOCK_GAUSS_SEIDEL = ("use BlockGaussSeidel", 'use [solver] name = "block-gauss-seidel"')
     MORE_TIME = (
         "raise time_limit_seconds, or give None",
         "start the same job again with more workers, or raise [runtime] total_seconds or --time-limit",
@@ -31,7 +30,6 @@ class Remedy(Enum):
     VARIANCES_ALONE = ('ask for covariance="diagonal"', None)
     COARSER_GRID = ("use a coarser grid", "raise [observations] grid_degrees")
     FEWER_OBSERVED = ("fit on fewer points", "lower [design] train.count")
-    FEWER_FIELDS = ("fit on fewer fields", "list fewer [observations] times")
     VECCHIA = ('use method="vecchia"', None)
     FEWER_ACTIONS = ("give fewer actions", "lower [solver] actions")
     MORE_ACTIONS = ("give more actions", "raise [solver] actions")

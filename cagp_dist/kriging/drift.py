@@ -24,7 +24,7 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.covariates import PlaneField, covariate, open_covariate, plane_field
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.gram.targets import averaged, target_points
-from cagp_dist.kriging.map_targets import Targets
+from cagp_dist.kriging.map_targets import MapTargets
 from cagp_dist.means import (
     MEANS,
     CovariateField,
@@ -159,7 +159,7 @@ def with_known_drift(observed: ObservedObject, mean: PartlyKnown) -> ObservedObj
     return replace(observed, points=points.at(known), static=static)
 
 
-def known_targets(targets: Targets, drift: WithCovariates, observed: ObservedObject) -> Targets:
+def known_targets(targets: MapTargets, drift: WithCovariates, observed: ObservedObject) -> MapTargets:
     """Say at which targets the drift is known, and bring what they have of it to the observations' units.
 
     A target at a station with another value there lies 2 cm beside it, as it is another place in the drift.
@@ -191,7 +191,7 @@ def known_targets(targets: Targets, drift: WithCovariates, observed: ObservedObj
     return targets if known.all() else replace(targets, known=known)
 
 
-def background_targets(targets: Targets, mean: Background, observed: ObservedObject) -> Targets:
+def background_targets(targets: MapTargets, mean: Background, observed: ObservedObject) -> MapTargets:
     """Say at which targets a background is known, at all of their times."""
     wanted = targets.points.wanted
     at_times = known_of(mean, wanted, observed.points).reshape(-1, len(targets.positions))
@@ -202,14 +202,14 @@ def background_targets(targets: Targets, mean: Background, observed: ObservedObj
     return replace(targets, known=known)
 
 
-def mean_at_targets(mean: MeanLike, targets: Targets) -> MeanLike:
+def mean_at_targets(mean: MeanLike, targets: MapTargets) -> MeanLike:
     """Give the columns of tables that a mean has the values of the targets, too."""
     if isinstance(mean, MeansByLabel):
         return replace(mean, means=tuple(mean_at_targets(each, targets) for each in mean.means))
     return _at_targets(mean, targets) if isinstance(mean, WithCovariates) else mean
 
 
-def _at_targets(drift: WithCovariates, targets: Targets) -> WithCovariates:
+def _at_targets(drift: WithCovariates, targets: MapTargets) -> WithCovariates:
     """Give columns of tables the values that the targets have."""
     fields = list(drift.covariates)
     for number, term in enumerate(fields):
@@ -229,7 +229,7 @@ def _tell_unknown(mean: PartlyKnown, what: str, become: str, known: Mask, X: Arr
     warnings.warn(f"{unknown_text(mean, known, X, space, what)}. These {what} are {become}.", stacklevel=5)
 
 
-def _tell_far(term: StaticField, targets: Targets, seen: Array, values: Array) -> None:
+def _tell_far(term: StaticField, targets: MapTargets, seen: Array, values: Array) -> None:
     """Warn where values of a term at targets lie far from those at observations, in other units perhaps."""
     low, high, least, most = (float(end(of)) for of in (seen, values) for end in (np.min, np.max))
     stated = isinstance(term, StaticColumn) and term.name in targets.static

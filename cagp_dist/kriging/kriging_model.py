@@ -36,7 +36,7 @@ from cagp_dist.kriging.map_dataset import (
 )
 from cagp_dist.kriging.map_targets import (
     Kind,
-    Targets,
+    MapTargets,
     To,
     are_rows,
     find_targets,
@@ -54,8 +54,7 @@ from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_read
-from cagp_dist.pipeline.map_points import MapPoints
-from cagp_dist.pipeline.map_points import Targets as AllTargets
+from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_samples import draw_fields
 from cagp_dist.pipeline.map_solves import plan_of_map, solver_of
 from cagp_dist.pipeline.maps_at_times import MOST_TOGETHER
@@ -471,7 +470,7 @@ class Kriging:
         ):
             yield _Call(Resources(executor, self.memory_limit_bytes), narrator)
 
-    def _at_times(self, targets: Targets, observed: ObservedObject, mean: MeanLike, at: At) -> Targets:
+    def _at_times(self, targets: MapTargets, observed: ObservedObject, mean: MeanLike, at: At) -> MapTargets:
         """Give targets where the mean is known, at times where the observations have theirs."""
         for part in mean.means if isinstance(mean, MeansByLabel) else (mean,):
             if isinstance(part, WithCovariates):
@@ -509,7 +508,7 @@ class Kriging:
         return Task(
             observed.points,
             Split(np.arange(observed.points.north.size)),
-            AllTargets(targets),
+            Targets(targets),
             settings,
             solver=self.solver,
             lead_hours=0.0 if self.causal else None,
@@ -563,7 +562,7 @@ class Kriging:
         mean, std = (shaped(each, observed, targets).T for each in (result.solution.mean, std))
         return (mean, std) if return_std else mean
 
-    def _check_plan(self, observed: ObservedObject, targets: Targets, call: _Call) -> None:
+    def _check_plan(self, observed: ObservedObject, targets: MapTargets, call: _Call) -> None:
         """Refuse what does not fit before anything is fitted."""
         check_recalibration(self.recalibration)
         if self.recalibration != "none" and targets.points.cells is not None:
@@ -582,7 +581,7 @@ class Kriging:
         self,
         observed: ObservedObject,
         learned: FittedModel,
-        targets: Targets,
+        targets: MapTargets,
         call: _Call,
         *,
         corrected: bool,
@@ -613,7 +612,7 @@ class Kriging:
         return result
 
     def _map(
-        self, observed: ObservedObject, learned: FittedModel, targets: Targets, kind: Kind, call: _Call
+        self, observed: ObservedObject, learned: FittedModel, targets: MapTargets, kind: Kind, call: _Call
     ) -> xr.Dataset:
         """Solve, and give the result as a data set."""
         corrects = self.recalibration != "none"
@@ -823,7 +822,7 @@ class Kriging:
         check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
         return self._observed, self._learned
 
-    def _learned_at(self, targets: Targets) -> FittedModel:
+    def _learned_at(self, targets: MapTargets) -> FittedModel:
         """Give what was learned, with what targets say of the columns of its mean."""
         return replace(self._learned, mean=mean_at_targets(self._learned.mean, targets))
 

@@ -15,7 +15,7 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.gram.targets import joined_targets
 from cagp_dist.kernels import DEPTH, VARIABLE
 from cagp_dist.kriging.at_times import ABOUT
-from cagp_dist.kriging.map_targets import Targets, about_depth, of_places
+from cagp_dist.kriging.map_targets import MapTargets, about_depth, of_places
 from cagp_dist.means import RegionalLinear, WithCovariates
 from cagp_dist.pipeline import FitResult
 from cagp_dist.pipeline.background import Background
@@ -48,7 +48,7 @@ SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the obser
 
 
 def as_dataset(
-    prediction: Solution, observed: ObservedObject, learned: FittedModel, targets: Targets, *, call: str
+    prediction: Solution, observed: ObservedObject, learned: FittedModel, targets: MapTargets, *, call: str
 ) -> xr.Dataset:
     """Give mean, std and what is uncomputed the coordinates of the targets, and say how they came about."""
     variables = {"mean": prediction.mean, "std": np.array(prediction.std)}
@@ -76,7 +76,7 @@ def as_dataset(
     return found.set_coords(QUANTILE_LEVEL) if QUANTILE_LEVEL in found else found
 
 
-def wanted_of(targets: Targets, observed: ObservedObject, *, shared: bool = True) -> MapPoints:
+def wanted_of(targets: MapTargets, observed: ObservedObject, *, shared: bool = True) -> MapPoints:
     """Where a map is wanted, along the axes beside space that observations have: without shared errors.
 
     Of several variables the targets of each, one after the other; after those of a map the shared errors,
@@ -131,7 +131,7 @@ def with_biases(
 
 
 def dataset_of_variables(
-    solution: Solution, observed: ObservedObject, learned: FittedModel, targets: Targets, *, call: str
+    solution: Solution, observed: ObservedObject, learned: FittedModel, targets: MapTargets, *, call: str
 ) -> xr.Dataset:
     """Give ``NAME_mean`` and ``NAME_std`` of each variable, and how they go together as attributes."""
     q, labels = targets.points.size, observed.points.beside[VARIABLE]
@@ -180,7 +180,7 @@ def _drift(prediction: Solution, observed: ObservedObject) -> dict[str, tuple[ob
 
 
 def _quantiles(
-    prediction: Solution, observed: ObservedObject, targets: Targets, text: Mapping[str, str]
+    prediction: Solution, observed: ObservedObject, targets: MapTargets, text: Mapping[str, str]
 ) -> dict[str, tuple[object, ...]]:
     """Quantiles of the field where its distributions are mixtures; nothing where mean and std are enough."""
     if prediction.quantiles is None:
@@ -194,18 +194,18 @@ def _quantiles(
     }
 
 
-def field_dims(observed: ObservedObject, targets: Targets) -> tuple[str, ...]:
+def field_dims(observed: ObservedObject, targets: MapTargets) -> tuple[str, ...]:
     """Dimensions of a result: that of the fields, if there is one, before those of the targets."""
     return targets.dims if observed.dimension is None else (observed.dimension, *targets.dims)
 
 
-def shaped(values: Array, observed: ObservedObject, targets: Targets) -> Array:
+def shaped(values: Array, observed: ObservedObject, targets: MapTargets) -> Array:
     """Values (T, q) in the shape of a result."""
     rows = values[0] if observed.dimension is None else values
     return spread(rows, targets)
 
 
-def spread(rows: Array, targets: Targets) -> Array:
+def spread(rows: Array, targets: MapTargets) -> Array:
     """Values (..., q) at the targets whose drift is known in the shape of all of them, else NaN."""
     if targets.known is None:
         return rows.reshape(*rows.shape[:-1], *targets.shape)
@@ -214,7 +214,7 @@ def spread(rows: Array, targets: Targets) -> Array:
     return every.reshape(*rows.shape[:-1], *targets.shape)
 
 
-def target_coordinates(observed: ObservedObject, targets: Targets) -> dict[str, xr.Variable]:
+def target_coordinates(observed: ObservedObject, targets: MapTargets) -> dict[str, xr.Variable]:
     """Coordinates of the targets, and those of the fields unless their names are taken."""
     fields = {name: held for name, held in observed.coordinates.items() if name not in targets.coordinates}
     return {**fields, **targets.coordinates}
@@ -325,7 +325,7 @@ def fit_advice(result: FitResult) -> str:
     )
 
 
-def with_system(result: xr.Dataset, targets: Targets) -> xr.Dataset:
+def with_system(result: xr.Dataset, targets: MapTargets) -> xr.Dataset:
     """Add the coordinate reference system of a plane, as CF has it, to the variables on its x and y."""
     for name, variable in targets.mapping.items():
         result = result.assign_coords({name: variable})
@@ -336,7 +336,7 @@ def with_system(result: xr.Dataset, targets: Targets) -> xr.Dataset:
 
 
 def with_recalibration(
-    result: xr.Dataset, solved: Result, observed: ObservedObject, targets: Targets, *, method: str
+    result: xr.Dataset, solved: Result, observed: ObservedObject, targets: MapTargets, *, method: str
 ) -> xr.Dataset:
     """Add the recalibrated distribution of observations at targets: ``predictive_std`` and ``quantile``."""
     found, corrects = solved.distribution_at(), solved.corrected
@@ -375,7 +375,9 @@ def with_recalibration(
     )
 
 
-def dataset_of_samples(draws: Draws, observed: ObservedObject, targets: Targets, *, seed: int) -> xr.Dataset:
+def dataset_of_samples(
+    draws: Draws, observed: ObservedObject, targets: MapTargets, *, seed: int
+) -> xr.Dataset:
     """Give draws the coordinates of the targets; of several variables, those of each."""
     if observed.variables:
         q = targets.points.size

@@ -37,7 +37,7 @@ GRID_KEYS = {"resolution", "region", "area"}
 
 
 @dataclass(frozen=True, eq=False)
-class Targets:
+class MapTargets:
     """Places, and the coordinates that results on them are given."""
 
     north: Array  # (q,), last dimension fastest: latitudes in degrees, or y of a plane
@@ -74,7 +74,7 @@ class Targets:
         found = found if self.known is None else found.part(np.flatnonzero(self.known))
         return found.at_hours(self.hours) if self.in_time else found
 
-    def at_times(self, hours: Array, time: xr.Variable) -> "Targets":
+    def at_times(self, hours: Array, time: xr.Variable) -> "MapTargets":
         """Give all of them at times (A,), hours of observations in space and time."""
         return replace(
             self,
@@ -84,7 +84,7 @@ class Targets:
             hours=hours,
         )
 
-    def at_depths(self, depths: Array, about: Mapping[str, str]) -> "Targets":
+    def at_depths(self, depths: Array, about: Mapping[str, str]) -> "MapTargets":
         """Give all of them at depths (d,), the first dimension then, or at a single one ()."""
         many = max(depths.size, 1)
         dims = (DEPTH,) * depths.ndim
@@ -101,7 +101,7 @@ class Targets:
         )
 
 
-def find_targets(to: To, observed: ObservedObject) -> Targets:
+def find_targets(to: To, observed: ObservedObject) -> MapTargets:
     """Read what a map is wanted on; of observations with depths, with the depths of targets."""
     found, known, given = _places_of(to, observed), observed.depths, None
     if isinstance(to, (xr.DataArray, xr.Dataset)):
@@ -137,7 +137,7 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
     return found
 
 
-def _at_given(found: Targets, given: xr.DataArray, units: str) -> Targets:
+def _at_given(found: MapTargets, given: xr.DataArray, units: str) -> MapTargets:
     """Give targets at the depths of a coordinate: one, several as a dimension, or one of each place."""
     depths, dims = np.asarray(given.values, dtype=np.float64), tuple(map(str, given.dims))
     if not (np.isfinite(depths).all() and (depths >= 0.0).all()):
@@ -164,7 +164,7 @@ def about_depth(units: str) -> dict[str, str]:
     return {"long_name": "depth", "positive": "down", "axis": "Z"} | ({"units": units} if units else {})
 
 
-def _places_of(to: To, observed: ObservedObject) -> Targets:
+def _places_of(to: To, observed: ObservedObject) -> MapTargets:
     """Read where a map is wanted."""
     space = observed.space
     if to is None:
@@ -227,7 +227,7 @@ def of_places(
     *,
     dim: str = "place",
     names: Names | None = None,
-) -> Targets:
+) -> MapTargets:
     """Places one by one, by latitude and longitude or y and x, with their names where they have any."""
     north, east = (np.asarray(axis, dtype=np.float64) for axis in (north, east))
     coordinates = {
@@ -236,7 +236,7 @@ def of_places(
     }
     if names is not None:
         coordinates[STATION_NAME] = xr.Variable(dim, names, COORDINATES[STATION_NAME])
-    return Targets(north, east, (dim,), north.shape, coordinates, space=space, mapping=space.mapping)
+    return MapTargets(north, east, (dim,), north.shape, coordinates, space=space, mapping=space.mapping)
 
 
 def are_rows(to: object) -> bool:
@@ -246,7 +246,7 @@ def are_rows(to: object) -> bool:
     return isinstance(to, np.ndarray)
 
 
-def of_array(X: ArrayLike, space: Space) -> Targets:
+def of_array(X: ArrayLike, space: Space) -> MapTargets:
     """Places by their latitudes and longitudes (n, 2), in degrees, or their x and y in a plane."""
     points = as_numbers("X", X)
     check_pairs(points, space)
@@ -262,7 +262,7 @@ def of_table(
     columns: Mapping[str, str] | None = None,
     static: Collection[str],
     depth: Collection[str] = (),
-) -> Targets:
+) -> MapTargets:
     """Places of a table and its static columns; of a plane by x and y, else degrees are brought there."""
     places = read_places(table, space, columns=columns, static=static, depth=depth)
     found = _brought(of_places(*places.beside(space), names=places.names), space)
@@ -282,7 +282,7 @@ def _grid(north: ArrayLike, east: ArrayLike, space: Space) -> Horizontal:
     return Horizontal(y, x, dims, axes, space)
 
 
-def of_grid(resolution: float, region: Region, space: Space = SPHERE) -> Targets:
+def of_grid(resolution: float, region: Region, space: Space = SPHERE) -> MapTargets:
     """Centres of the cells that tile a region, from south to north."""
     unit = space.unit or f"units of {space.what}"
     if not 0.0 < resolution <= space.coarsest:
@@ -294,7 +294,7 @@ def of_grid(resolution: float, region: Region, space: Space = SPHERE) -> Targets
     return _of_object(_grid(cells.north, cells.east, space), space)
 
 
-def _of_object(where: Horizontal, space: Space) -> Targets:
+def _of_object(where: Horizontal, space: Space) -> MapTargets:
     """Give the targets of an object, brought to where the observations are."""
     if where.nowhere.any():
         raise ArgumentError(
@@ -315,7 +315,7 @@ def _of_object(where: Horizontal, space: Space) -> Targets:
     if factor is not None:
         names = names if factor == 1.0 else None
         north, east = factor * north, factor * east
-    found = Targets(
+    found = MapTargets(
         north,
         east,
         where.dims,
@@ -329,7 +329,7 @@ def _of_object(where: Horizontal, space: Space) -> Targets:
     return found if factor is not None else _brought(found, space)
 
 
-def _brought(targets: Targets, space: Space) -> Targets:
+def _brought(targets: MapTargets, space: Space) -> MapTargets:
     """Bring targets to where the observations are; elsewhere they are no grid."""
     if space.is_same(targets.space):
         return targets
@@ -338,7 +338,7 @@ def _brought(targets: Targets, space: Space) -> Targets:
 
 
 def _static_of_object(
-    to: xr.DataArray | xr.Dataset, targets: Targets, wanted: Iterable[str]
+    to: xr.DataArray | xr.Dataset, targets: MapTargets, wanted: Iterable[str]
 ) -> tuple[dict[str, Array], dict[str, str]]:
     """Values and units of the wanted variables at targets that are their points; a DataArray is one."""
     held = to if isinstance(to, xr.Dataset) else {to.name: to}
@@ -354,7 +354,7 @@ def _static_of_object(
     return static, units
 
 
-def of_kind(kind: Kind, targets: Targets, observed: ObservedObject) -> Targets:
+def of_kind(kind: Kind, targets: MapTargets, observed: ObservedObject) -> MapTargets:
     """Points of targets, or means over the cells around them, which end half way between, and at poles."""
     if kind not in ("grid", "cells"):
         raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".', key="map-kind")

@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 from cagp_dist.factors import Anisotropic
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kernels import VARIABLE
-from cagp_dist.kriging.map_targets import Targets
+from cagp_dist.kriging.map_targets import MapTargets
 from cagp_dist.means import MEANS
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -108,7 +108,7 @@ def _errors(learned: FittedModel) -> Iterator[str]:
         yield f"{kind.replace('_', ' ')} {' and '.join(written)}"
 
 
-def why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targets) -> str:
+def why_uninformed(observed: ObservedObject, learned: FittedModel, targets: MapTargets) -> str:
     """Say why the observations say nothing of any target: they are noisy, or far away."""
     points = observed.points
     if points.in_time:

@@ -8,7 +8,7 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import spacing_degrees
+from cagp_dist.geometry import median_spacing
 from cagp_dist.gram.cell_means import nodes_per_side
 from cagp_dist.pipeline import observations
 from cagp_dist.pipeline.cross_validation import drawn_places
@@ -200,7 +200,7 @@ def test_sweeps_leave_little_unfinished_or_say_so(stations, prior, monkeypatch, 
 
 def cells_of(latitude_edges, longitude_edges, places):
     """The cells of a map, with as many nodes as their side has places."""
-    spacing = spacing_degrees(*places)
+    spacing = np.rad2deg(2.0 * np.arcsin(0.5 * median_spacing(cagp.unit_sphere(*places))))
     per_side = nodes_per_side(float(np.max(np.diff(latitude_edges))), spacing)
     return cagp.cell_means(latitude_edges, longitude_edges, nodes_per_side=per_side)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.geometry import spacing_degrees
+from cagp_dist.geometry import median_spacing
 from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.report import write_report
@@ -55,7 +55,7 @@ def test_the_map_is_the_mean_over_each_cell(published):
     job, path = published
     seen = read_group(path, "observations")
     X = cagp.unit_sphere(seen.latitude, seen.longitude)
-    spacing = spacing_degrees(seen.latitude.values, seen.longitude.values)
+    spacing = np.rad2deg(2.0 * np.arcsin(0.5 * median_spacing(X)))
     edges = np.linspace(-90.0, 90.0, 7), np.linspace(0.0, 360.0, 13)
     per_side = min(int(1.0 + np.ceil(30.0 / spacing)), 8)
     cells = cagp.cell_means(*edges, nodes_per_side=per_side)
