@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.calendars import standard_dates
-from cagp_dist.fields.column_names import X_NAMES, Y_NAMES, plain
+from cagp_dist.fields.calendars import decode, standard_dates
+from cagp_dist.fields.column_names import X_NAMES, Y_NAMES, counted_from, plain, unit_of_length
 from cagp_dist.fields.coordinates import ROTATED, find_axis, in_degrees, is_length, of_a_plane, planes_among
 from cagp_dist.fields.missing import unpacked
 from cagp_dist.fields.selection import ANYWHERE, Asked
@@ -239,9 +239,18 @@ def on_plane(
             remedies=(Setting("columns", {"x": "NAME", "y": "NAME"}),),
         )
     names = str(found[0]), str(found[1])
+    if backward := [name for name in names if counted_from(name)]:
+        raise DataError(
+            f"{backward[0]!r} counts to the {counted_from(backward[0])} by its name; expected x to the east "
+            "and y to the north. Turn its sign, and its name.",
+            key="sign",
+        )
     east, north = (pool[name].variable for name in names)
     east, north = (_out_of_angles(axis, written) for axis in (east, north))
-    units = [str(axis.attrs.get("units", "")).strip() for axis in (east, north)]
+    units = [
+        str(axis.attrs.get("units", "")).strip() or unit_of_length(name)
+        for name, axis in zip(names, (east, north), strict=True)
+    ]
     if units[0] != units[1]:
         raise DataError(
             f"{names[0]!r} is in {units[0]!r} and {names[1]!r} in {units[1]!r}; expected one unit.",
@@ -372,7 +381,7 @@ def _nowhere(given: XarrayObject, values: xr.DataArray | None, what: str) -> Dat
 def _checked(name: str, axis: xr.Variable, what: str) -> xr.Variable:
     """Latitudes or longitudes in degrees; as they are where they are so already."""
     held = np.asarray(axis.values)
-    values = in_degrees(held, axis.attrs, what=repr(name), longitude=what == "longitude")
+    values = in_degrees(held, axis.attrs, name=name, what=repr(name), longitude=what == "longitude")
     low, high = (-90.0, 90.0) if what == "latitude" else (-360.0, 540.0)
     # a rounding beyond the pole, as float32 axes have it, is none
     wrong = (values < low - 1e-4) | (values > high + 1e-4)
@@ -457,7 +466,9 @@ def clock_of(given: xr.Dataset, values: xr.DataArray) -> Clock | None:
 
 
 def _in_utc(name: str, axis: xr.Variable) -> xr.Variable:
-    """Bring times to UTC, if they state another zone; texts are read as those of a table."""
+    """Bring times to UTC, if they state another zone, and decode numbers; texts are those of a table."""
+    if axis.dtype.kind in "fiu" and " since " in str(axis.attrs.get("units", "")):
+        axis = decode(xr.Dataset({"times": axis})).variables["times"]
     zone = zone_of(name, axis.attrs) if axis.dtype.kind == "M" or are_dates(axis) else None
     if zone is None or zone.is_utc:
         return axis

@@ -7,6 +7,7 @@ from typing import TypeVar
 import xarray as xr
 
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.column_names import counted_from
 from cagp_dist.text import alternatives, nearest
 
 ROLES = ("latitude", "longitude", "x", "y", "time", "depth", "name")
@@ -120,7 +121,8 @@ def in_roles(given: Given, roles: Mapping[str, str]) -> Given:
             del attributes["standard_name"]  # another one was meant
         for role, held in roles.items():
             if held == name:
-                attributes = {**_ATTRIBUTES.get(role, {}), **attributes}
+                told = {} if counted_from(name) else _ATTRIBUTES.get(role, {})
+                attributes = {**told, **attributes}
                 attributes |= {key: text for key, text in _ATTRIBUTES.get(role, {}).items() if key != "units"}
         if attributes != given[name].attrs:
             changed[name] = given[name].variable.copy(deep=False)

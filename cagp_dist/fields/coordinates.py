@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import DataError
-from cagp_dist.fields.column_names import LATITUDE, LONGITUDE, plain
+from cagp_dist.fields.column_names import BREADTHS, LATITUDE, LENGTHS, LONGITUDE, counted_from, plain
 from cagp_dist.fields.missing import Attributes, unpacked
 from cagp_dist.remedies import Setting
 from cagp_dist.variables.units import conversion
@@ -21,7 +21,7 @@ from cagp_dist.variables.units import conversion
 if TYPE_CHECKING:
     import xarray as xr
 
-_NAMES = {"latitude": LATITUDE, "longitude": LONGITUDE}
+_NAMES = {"latitude": (*LATITUDE, *BREADTHS), "longitude": (*LONGITUDE, *LENGTHS)}
 _UNITS = {"latitude": re.compile(r"degrees?_?(north|n)"), "longitude": re.compile(r"degrees?_?(east|e)")}
 _AXIS = {"latitude": "Y", "longitude": "X"}
 _ANY_DEGREES = re.compile(r"(degrees?|deg|°)?")
@@ -29,6 +29,7 @@ _ANY_DEGREES = re.compile(r"(degrees?|deg|°)?")
 _NOT_STATED = ("", "1", "none", "unknown", "dimensionless", "unitless", "-")
 _DEGREES = re.compile(r".*(deg|°|º).*")
 _BACKWARD = re.compile(r".*((deg(ree)?s?|°|º)[ _.]*(w|west|south)|(deg(ree)?s?[ _.]+|°|º)s)")
+_FORWARD = re.compile(r".*(north|east)|deg(ree)?s?[ _.]*[ne]")
 _SOUTHWARD = re.compile(r"[Dd]eg(ree)?s?S")
 _OF_COLUMNS = {True: ("e", "east", "w", "west"), False: ("n", "north", "s", "south")}
 _PLAIN_COLUMNS = ("dd", "decimal", "wgs84", "wgs 84", "epsg:4326")
@@ -75,9 +76,15 @@ def find_axis(among: "Mapping[str, xr.DataArray]", what: str) -> str | None:
 
 
 def in_degrees(
-    values: ArrayLike, attributes: Attributes, *, what: str, longitude: bool, column: bool = False
+    values: ArrayLike,
+    attributes: Attributes,
+    *,
+    name: str = "",
+    what: str,
+    longitude: bool,
+    column: bool = False,
 ) -> Array:
-    """Give latitudes or longitudes in degrees north or east."""
+    """Give latitudes or longitudes in degrees north or east; a name such as ``lon_W`` counts, too."""
     kind = not_on_the_globe("", attributes)
     if kind is not None:
         raise of_a_plane(f"{what} is {kind}")
@@ -85,12 +92,18 @@ def in_degrees(
     numbers, units = unpacked(values, attributes, what=what), " ".join(stated.lower().split())
     direction = "east" if longitude else "north"
     letters = _OF_COLUMNS[longitude] if column else ()
-    if _BACKWARD.fullmatch(units) or _SOUTHWARD.fullmatch(stated) or units in letters[2:]:
+    start = "" if _FORWARD.fullmatch(units) else counted_from(name)
+    if start == "pole" and not longitude:
+        return 90.0 - in_degrees(values, attributes, what=what, longitude=False, column=column)
+    if start == ("west" if longitude else "south") and not (units in letters[:2] or _is_backward(stated)):
+        numbers = in_degrees(values, attributes, what=what, longitude=longitude, column=column)
+        stated = units = f"degrees_{start}"
+    if _is_backward(stated) or units in letters[2:]:
         if (numbers < 0.0).any():
             raise DataError(
-                f"{what} has the units {stated!r} and numbers below zero, such as {numbers.min():g}, so "
+                f"{what} is in {stated!r} and has numbers below zero, such as {numbers.min():g}, so "
                 f"that it cannot be told in which direction it counts; expected degrees_{direction}. Correct "
-                "its units.",
+                "its units, or its name.",
                 key="units",
             )
         return -numbers
@@ -105,6 +118,12 @@ def in_degrees(
     raise DataError(
         f"{what} has the units {stated!r}; expected degrees_{direction}, or radian. {remedy}.", key="units"
     )
+
+
+def _is_backward(stated: str) -> bool:
+    """Whether units are degrees west or south."""
+    units = " ".join(stated.lower().split())
+    return bool(_BACKWARD.fullmatch(units) or _SOUTHWARD.fullmatch(stated))
 
 
 def not_on_the_globe(name: str, attributes: Attributes) -> str | None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Marks
 from cagp_dist.errors import CagpError, DataError
 from cagp_dist.fields.axes import Clock, Horizontal, Role, are_dates, clock_of, located, moments_of, role_of
+from cagp_dist.fields.column_names import counted_from
 from cagp_dist.fields.gridded import check_fits
 from cagp_dist.fields.missing import observations, unpacked
 from cagp_dist.fields.selection import ANYWHERE, Asked, Selection
@@ -126,6 +127,9 @@ def table_of(points: Points, selection: Selection) -> Table:
     told = {key: {"units": units} for key, units in points.units_beside.items()}
     for key, zone in points.zones.items():
         told.setdefault(key, {})["time_zone"] = zone
+    for key, direction in zip(points.axes or (), ("north", "east"), strict=False):
+        if counted_from(key):  # its degrees have been brought to these
+            told.setdefault(key, {})["units"] = f"degrees_{direction}"
     names = "units", "standard_name", "long_name"
     told[points.value] = {name: str(points.attributes[name]) for name in names if name in points.attributes}
     rows = {key: Column(held, told.get(key, {})) for key, held in points.columns.items()}

@@ -114,6 +114,27 @@ TABLES: dict[str, Layout] = {
             "temperature (degC)": WARM,
         }
     ),
+    "longitudes to the west, colatitudes": Layout(
+        lambda: {"colat": (90.0 - NORTH).round(4), "lon_W": EAST, "temperature (degC)": WARM},
+        how={"columns": {"latitude": "colat", "longitude": "lon_W"}},
+        answer=(NORTH, -EAST, None, WARM),
+    ),
+    "a German header": Layout(
+        lambda: {"Länge": EAST, "Breite": NORTH, "temperature (degC)": WARM},
+        only=("mapping", "csv", "netcdf", "job of a csv"),
+    ),
+    "kilometres by the name": Layout(
+        lambda: {"x_km": EAST + 500.0, "y_km": NORTH + 5300.0, "temperature (degC)": WARM},
+        how={"crs": 32632},
+        answer=(NORTH + 5300.0, EAST + 500.0, None, WARM),
+        only=("frame", "points", "job of a csv"),
+    ),
+    "southings": Layout(
+        lambda: {"westing": EAST, "southing": NORTH, "temperature (degC)": WARM},
+        how={"columns": {"x": "westing", "y": "southing"}},
+        answer="sign",
+        only=("mapping", "netcdf"),
+    ),
     "degrees.minutes": Layout(
         lambda: rows(lat=dotted(NORTH), lon=dotted(EAST)), answer="degrees-and-minutes"
     ),
@@ -190,6 +211,12 @@ TABLES: dict[str, Layout] = {
     ),
     "an underscore in a number": Layout(
         lambda: rows(**{"temperature (degC)": ["16_14", *map(str, WARM[1:])]}), answer="no-number"
+    ),
+    "commas of thousands": Layout(
+        lambda: without("temperature (degC)", **{"p (hPa)": [f"{warm:,.3f}" for warm in WARM + 990.0]}),
+        answer=(NORTH, EAST, None, WARM + 990.0),
+        only=("mapping", "csv", "job of a csv"),
+        how={"value": "p"},
     ),
     "infinity": Layout(lambda: rows(**{"temperature (degC)": np.append(WARM[1:], np.inf)}), answer="row"),
     "fahrenheit with noise in kelvin": Layout(

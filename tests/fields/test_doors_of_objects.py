@@ -276,6 +276,11 @@ FOUND = {
         {key: value for key, value in OF_ROWS.items() if key[2] == DAYS[0]},
     ),
     "times of a zone": (grid(time=("time", DAYS + 2 * HOUR, {"time_zone": "UTC+2"})), {}, of_grid()),
+    "times counted": (
+        grid(time=("time", [0.0, 24.0], {"units": "hours since 2020-07-01 12:00"})),
+        {},
+        of_grid(),
+    ),
     "points of a zone": (
         rows().assign_coords(time=("obs", np.repeat(DAYS, 3) + HOUR, {"timezone": "CET"})),
         {},

@@ -9,7 +9,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Marks, Names
 from cagp_dist.errors import DataError
-from cagp_dist.fields.column_names import EMPTY, NAME, plain
+from cagp_dist.fields.column_names import EMPTY, NAME, counted_from, plain, unit_of_length
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.tables.columns import NUMBER, Columns, refuse_rows, shown_number
 from cagp_dist.fields.tables.degrees import (
@@ -61,7 +61,13 @@ def read_row_places(
 
 def _on_plane(frame: Columns, axes: tuple[str, str], kept: Indices) -> Places:
     """Read x and y, in one unit."""
-    xy, units = [], [frame.units(name) for name in axes]
+    if backward := [name for name in axes if counted_from(name)]:
+        raise DataError(
+            f"column {backward[0]!r} of {frame.title} counts to the {counted_from(backward[0])} by its name; "
+            "expected x to the east and y to the north. Turn its sign, and its name.",
+            key="sign",
+        )
+    xy, units = [], [frame.units(name) or unit_of_length(name) for name in axes]
     if units[0] != units[1]:
         raise DataError(
             f"column {axes[0]!r} of {frame.title} is in {units[0] or 'no unit that is stated'} and "

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.column_names import EMPTY, plain, units_in
+from cagp_dist.fields.column_names import EMPTY, counted_from, plain, units_in
 from cagp_dist.fields.tables.frames import columns_of
 from cagp_dist.fields.tables.table_files import TableLike, read_file, read_words
 from cagp_dist.remedies import Setting
@@ -22,6 +22,7 @@ from cagp_dist.text import counted, nearest, printable
 _DECIMAL_COMMA = re.compile(r"\d,\d")
 NUMBER = re.compile(r"[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _GROUPED = re.compile(r"[-+\u2212]?[1-9]\d{0,2}([.,]\d{3})+", re.ASCII)  # 1.004 may be a thousand and four
+_THOUSANDS = re.compile(r"[-+\u2212]?[1-9]\d{0,2}(,\d{3})+\.\d+", re.ASCII)  # 1,013.2 is read in one way
 _HUNDREDS = re.compile(r"[-+\u2212]?\d{3,}", re.ASCII)
 _LIMIT = re.compile(r"[<>\u2264\u2265]\s*=?\s*[\d.,]+.*")
 _TENTHS = re.compile(r"[-+]\d{4},[0-9A-Z]")
@@ -118,10 +119,19 @@ class Columns:
         )
         if not found:
             if needed:
+                backward = {"longitude": ("west",), "latitude": ("south", "pole")}.get(what, ())
+                likely = [name for name in self.columns if counted_from(name) in backward]
                 raise ArgumentError(
                     f"{self.title} has no column for the {what}; it has {self.listed}.",
                     key="no-column",
-                    remedies=(_as_meant(what, "COLUMN"),),
+                    remedies=(
+                        replace(
+                            _as_meant(what, likely[0]),
+                            so_that=f"if it counts from the {counted_from(likely[0])}, as its name says",
+                        )
+                        if likely
+                        else _as_meant(what, "COLUMN"),
+                    ),
                 )
             return None
         if len(found) > 1 and plain(found[0]) == plain(found[1]):
@@ -227,6 +237,8 @@ class Columns:
         if not text:
             return np.nan
         written = text.replace(",", ".") if self.commas else text
+        if _THOUSANDS.fullmatch(written):
+            written = written.replace(",", "")
         if NUMBER.fullmatch(written):
             return float(written.replace("\u2212", "-"))
         what = f"column {name!r} of {self.title} holds {shown_text(text)} in {self.where(row)}"

@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import DataError
-from cagp_dist.fields.column_names import ANY, EMPTY, LATITUDE, LONGITUDE, plain
+from cagp_dist.fields.column_names import (
+    ANY,
+    BREADTHS,
+    EMPTY,
+    LATITUDE,
+    LENGTHS,
+    LONGITUDE,
+    counted_from,
+    plain,
+)
 from cagp_dist.fields.coordinates import in_degrees
 from cagp_dist.fields.tables.columns import NUMBER, Columns, refuse_rows, shown_number, shown_text
 from cagp_dist.remedies import Setting
@@ -95,7 +104,7 @@ def degrees_among(frame: Columns) -> list[str]:
     return [
         name
         for name in frame.columns
-        if plain(name) in (*LATITUDE, *LONGITUDE) or hemisphere_of(name) or part_of(name)
+        if plain(name) in (*LATITUDE, *LONGITUDE, *BREADTHS, *LENGTHS) or hemisphere_of(name) or part_of(name)
     ]
 
 
@@ -134,9 +143,11 @@ def read_axis(frame: Columns, name: str, kept: Indices, axis: Axis, ignored: Col
         numbers = _with_parts(frame, name, kept, numbers, parts)
     if "hemisphere" in parts:
         numbers = _on_side(frame, name, kept, numbers, parts["hemisphere"], axis, lettered=lettered)
+    _check_edges(frame, name, axis)
     degrees = in_degrees(
         numbers,
         {**frame.attributes.get(name, {}), "units": frame.units(name)},
+        name=name,
         what=what,
         longitude=axis is LONGITUDE_AXIS,
         column=True,
@@ -151,6 +162,26 @@ def read_axis(frame: Columns, name: str, kept: Indices, axis: Axis, ignored: Col
         f"{low:g}..{high:g} degrees.{swapped}",
     )
     return degrees
+
+
+def _check_edges(frame: Columns, name: str, axis: Axis) -> None:
+    """Refuse degrees west or south by their name that are an edge of cells, beside the one of the east."""
+    opposite = str.maketrans({"w": "e"} if axis is LONGITUDE_AXIS else {"s": "n"})
+    other = {"west": "east", "south": "north"}.get(counted_from(name))
+    if other is None:
+        return
+    spelled = plain(name)
+    edges = {
+        spelled.replace("west", other).replace("south", other),
+        spelled[:-1] + spelled[-1].translate(opposite),
+    }
+    found = [column for column in frame.columns if plain(column) in edges - {spelled}]
+    if found:
+        raise DataError(
+            f"columns {name!r} and {found[0]!r} of {frame.title} seem to be two edges of cells; expected the "
+            f"{axis.name} of each place, such as that of the middle.",
+            key="which-column",
+        )
 
 
 def check_sides(frame: Columns, kept: Indices, places: Mapping[str, Array], ignored: Collection[str]) -> None:

@@ -36,6 +36,7 @@ from cagp_dist.fields.column_names import (
     PART_OF_YEAR,
     TIME,
     VALUE,
+    counted_from,
     plain,
 )
 from cagp_dist.fields.tables.columns import NUMBER, Columns, shown_text
@@ -87,7 +88,7 @@ _NAMES = {
     Kind.COUNTER: r"unnamed.*|level_0|(.*_)?(index|rows?|nr|id|fid|oid|objectid|seq|sequence|rec|record)|"
     r"(obs|row|rec|record|sample|measurement)_?(no|num|number)",
     Kind.SYSTEM: r"(utm_)?zone|epsg|srid|crs|(vertical_?|v)?datum",
-    Kind.PLACE: r"(lat|lon)[a-z]*_?(min|max)|(min|max)_?(lat|lon)[a-z]*|"
+    Kind.PLACE: r"(lat|lon)[a-z]*_?(min|max|north|south|east|west|[nsew])|(min|max)_?(lat|lon)[a-z]*|"
     r"x|y|easting|northing|utm_.*|geometry|geohash",
     Kind.ELEVATION: r".*elev.*|alt(itude)?(_.*)?|(station|site|stn|ground|surface|terrain)_?height.*|.*asl",
     Kind.ZONE: r"(.*_)?(tz|tzid|tzone|time_?zone)(_.*)?|"
@@ -175,7 +176,7 @@ def kinds_of(frame: Columns) -> dict[str, Kind]:
 
 def _kind(frame: Columns, name: str) -> Kind:
     spelled = plain(name)
-    if spelled in (*LATITUDE, *LONGITUDE) or hemisphere_of(name) or part_of(name):
+    if spelled in (*LATITUDE, *LONGITUDE) or hemisphere_of(name) or part_of(name) or counted_from(name):
         return Kind.PLACE
     if spelled in NOISE_STD:
         return Kind.NOISE

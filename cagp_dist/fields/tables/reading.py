@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Indices, Marks, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.column_names import (
+    BREADTHS,
     LATITUDE,
+    LENGTHS,
     LONGITUDE,
     NOISE_STD,
     X_NAMES,
@@ -272,7 +274,7 @@ def read_places(
     )
 
 
-_OF_THE_GLOBE = {"latitude": LATITUDE, "longitude": LONGITUDE}
+_OF_THE_GLOBE = {"latitude": (*LATITUDE, *BREADTHS), "longitude": (*LONGITUDE, *LENGTHS)}
 _OF_A_PLANE = {"x": X_NAMES, "y": Y_NAMES}
 
 
@@ -281,7 +283,7 @@ def _axes(
 ) -> tuple[str, str]:
     """Columns of latitude and longitude, or of x and y."""
     if not plane and "latitude" not in roles:
-        every = {"latitude": LATITUDE, **_OF_A_PLANE}
+        every = {"latitude": _OF_THE_GLOBE["latitude"], **_OF_A_PLANE}
         found = [frame.find(role, None, usual, needed=False) for role, usual in every.items()]
         if found[0] is None and all(found[1:]):
             raise ArgumentError(
@@ -298,7 +300,8 @@ def _axes(
         )
     usual = _OF_A_PLANE if plane else _OF_THE_GLOBE
     for role, names in usual.items():
-        pairs = combinations((name for name in frame.columns if plain(name) in names), 2)
+        alike = {*names} - {*BREADTHS, *LENGTHS}
+        pairs = combinations((name for name in frame.columns if plain(name) in alike), 2)
         for one, other in () if role in roles else pairs:
             if not {one, other} & set(ignored) and differ(frame, one, other):
                 raise ArgumentError(

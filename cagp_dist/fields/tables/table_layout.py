@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from cagp_dist.errors import DataError
-from cagp_dist.fields.column_names import LATITUDE, LONGITUDE, plain
+from cagp_dist.fields.column_names import BREADTHS, LATITUDE, LENGTHS, LONGITUDE, plain
 from cagp_dist.memory import available_bytes
 from cagp_dist.text import bytes_text, printable
 
@@ -163,7 +163,7 @@ def _is_number(cell: str) -> bool:
 def _names_places(cells: Sequence[str]) -> bool:
     """Whether a latitude and a longitude are among names of columns."""
     names = {plain(cell) for cell in cells}
-    return not names.isdisjoint(LATITUDE) and not names.isdisjoint(LONGITUDE)
+    return not (names.isdisjoint((*LATITUDE, *BREADTHS)) or names.isdisjoint((*LONGITUDE, *LENGTHS)))
 
 
 def _above(comments: Sequence[tuple[int, str]], separator: str, count: int) -> int:
