@@ -121,6 +121,22 @@ def widest_gap(longitude_degrees: ArrayLike) -> tuple[float, float]:
     return float(around[(widest + 1) % around.size]), float(gaps[widest])
 
 
+def cell_areas(latitude_degrees: Array) -> Array:
+    """Area of the cell of each point of a grid, in units of a cell at the equator: ``cos(latitude)``.
+
+    A pole has the cap half way to the next row of Q points at a distance D, ``Q tan(D / 4) / 2``.
+    """
+    areas = np.asarray(np.cos(np.deg2rad(latitude_degrees)), dtype=np.float64)
+    for pole in np.flatnonzero(is_pole(latitude_degrees)):
+        distances = np.abs(latitude_degrees - latitude_degrees[pole])
+        others = distances[~is_pole(latitude_degrees)]
+        if others.size == 0:
+            return np.ones_like(areas)
+        row = np.count_nonzero(np.abs(others - others.min()) < 1e-6)
+        areas[pole] = 0.5 * row * np.tan(0.25 * np.deg2rad(others.min()))
+    return areas
+
+
 def cell_edges(centres: Array) -> Array:
     """Edges of the cells of an axis, half way between their centres, shape (n + 1,); n is at least 2."""
     between = 0.5 * (centres[1:] + centres[:-1])

@@ -427,7 +427,7 @@ def test_a_fit_that_does_not_end_well_exits_with_3(fit_job, tmp_path, monkeypatc
         result = dataclasses.replace(
             fitted.result, status=FitStatus.FLAT, standard_errors=unknown, log_likelihood=None
         )
-        return dataclasses.replace(fitted, result=result)
+        return dataclasses.replace(fitted, model=dataclasses.replace(fitted.model, result=result))
 
     monkeypatch.setattr(service, "fit_prior", badly)
     fitted = cagp("fit", fit_job)

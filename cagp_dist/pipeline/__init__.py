@@ -36,7 +36,6 @@ from cagp_dist.likelihood.exact.integrated import why_not as why_not
 from cagp_dist.likelihood.fit_result import FitProgress as FitProgress
 from cagp_dist.likelihood.fit_result import FitResult as FitResult
 from cagp_dist.likelihood.fit_result import each as each
-from cagp_dist.likelihood.negligible import noise_is_negligible as noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES as NAMES
 from cagp_dist.likelihood.numbering import Model as Model
 from cagp_dist.likelihood.numbering import Numbering as Numbering

@@ -27,7 +27,6 @@ from cagp_dist.predictive import Gaussian
 from cagp_dist.solvers import Solver
 from cagp_dist.text import alternatives
 
-LEAST_AREA = 1e-3  # Of a place of a grid, over that of one at the equator
 DRAWN = 0x647277  # Names the stream of random numbers of places that are drawn
 
 
@@ -245,9 +244,6 @@ def _check_enough(method: str, places: int) -> None:
 
 def drawn_places(points: Observations, count: int) -> Indices:
     """Draw so many places whose errors correct those of all, of a grid by area."""
-    there = points.there
-    areas = np.ones(there.size)
-    if points.gridded and points.space.has_latitudes:  # a pole has the area of its cap, about
-        areas = np.maximum(np.cos(np.deg2rad(points.north[there])), LEAST_AREA)
+    there, areas = points.there, points.areas[points.there]
     generator = np.random.default_rng(np.random.SeedSequence(count, spawn_key=(DRAWN,)))
     return np.sort(generator.choice(there, size=count, replace=False, p=areas / areas.sum()))

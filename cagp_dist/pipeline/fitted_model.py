@@ -195,16 +195,28 @@ class FittedModel:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether plugged-in numbers are no optimum, but for a noise that is too small to be found."""
-        result = self.result if self.integrated is None else None
+        """Whether numbers are plugged in that the fit did not find."""
+        return self.integrated is None and not self.fit_is_usable
+
+    @property
+    def fit_is_usable(self) -> bool:
+        """Whether a fit found its numbers, but for a noise that is too small to be found."""
+        result = self.result
         if result is None or result.status.ok:
-            return False
+            return True
         # tables of covariances have directions that hardly matter, and ends where two variables go as one
         if self.correlations is not None and result.status in (FitStatus.FLAT, FitStatus.AT_BOUND):
+            return True
+        return self.noise_is_negligible
+
+    @property
+    def noise_is_negligible(self) -> bool:
+        """Whether all that a fit did not determine is a noise so small that it makes no difference."""
+        if self.result is None:
             return False
         # what is fitted of the noise, beside what is known of it
-        beside = Prior(self.kernel, self.nugget) if self.nugget > 0.0 else result.prior
-        return not noise_is_negligible(result, beside)
+        beside = Prior(self.kernel, self.nugget) if self.nugget > 0.0 else self.result.prior
+        return noise_is_negligible(self.result, beside)
 
     @property
     def mixes(self) -> bool:

@@ -12,7 +12,7 @@ from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices, Mask, Names, Times
 from cagp_dist.budget.demand import MOST_MISSING
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import median_spacing, space_filling_order
+from cagp_dist.geometry import cell_areas, median_spacing, space_filling_order
 from cagp_dist.kernels import TIME, beside_columns
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
@@ -232,6 +232,13 @@ class Observations:
     def there(self) -> Indices:
         """Places with a value at some time, ascending."""
         return np.flatnonzero(self.present.any(axis=0))
+
+    @property
+    def areas(self) -> Array:
+        """Area (n,) that each place stands for, over one: of a grid that of its cell."""
+        if self.gridded and self.space.has_latitudes:
+            return cell_areas(self.north)
+        return np.ones(self.north.size)
 
     def spacing(self, places: Indices) -> float:
         """Median distance of some places from the next one of them, in the unit of the space."""

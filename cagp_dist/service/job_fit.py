@@ -22,7 +22,6 @@ from cagp_dist.pipeline import (
     Numbering,
     Observations,
     each,
-    noise_is_negligible,
 )
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import NO_NUGGET
@@ -52,8 +51,6 @@ class FittedPrior:
     """A prior whose numbers were fitted."""
 
     model: FittedModel  # kernel, noise and mean
-    # estimates, standard errors, log-likelihood and status, as `cagp_dist.fit` gives them
-    result: FitResult
     fit_to: FitTo  # what the job asked for
     where: str  # what they were fitted to, for people
     units: str = "K"  # of the values
@@ -66,6 +63,12 @@ class FittedPrior:
     days: RingFilter | None = None  # by which that was fitted
 
     @property
+    def result(self) -> FitResult:
+        """Estimates, standard errors, log-likelihood and status, as `cagp_dist.fit` gives them."""
+        assert self.model.result is not None
+        return self.model.result
+
+    @property
     def prior(self) -> Prior:
         """Kernel and noise, beside what is known of it."""
         return numbers_of(self.model)
@@ -73,12 +76,7 @@ class FittedPrior:
     @property
     def ok(self) -> bool:
         """Whether the numbers can be used: the fit ended well, but for a noise too small to be found."""
-        return self.result.status.ok or self.noise_is_negligible
-
-    @property
-    def noise_is_negligible(self) -> bool:
-        """Whether all that is not determined is a noise variance so small that it makes no difference."""
-        return noise_is_negligible(self.result, self.prior)
+        return self.model.fit_is_usable
 
     def estimates(self) -> list[tuple[str, float, float]]:
         """Name, value and standard error of each number, in the order of the job file."""
@@ -114,7 +112,7 @@ class FittedPrior:
     def advice(self) -> str:
         """What the status of the fit means, and what to do in the job."""
         status = self.result.status
-        if self.noise_is_negligible:
+        if self.model.noise_is_negligible:
             return (
                 "The noise variance is too small compared with the field to be distinguished from zero, so "
                 "its standard error is missing or large. The posterior does not depend on it."
@@ -152,7 +150,7 @@ class FittedPrior:
             text += f"; standard deviation of the errors by {axis!r} {std:.4g} ± {error:.1g}"
         if self.result.choice is not None:
             text += f"; {self.result.choice.line()}"
-        if self.noise_is_negligible:
+        if self.model.noise_is_negligible:
             text += "; the noise is too small to be distinguished from zero, which makes no difference"
         if self.times > 1:
             text += f"; {self.times:,} times as fields of one prior, worth {self.effective_times:.3g}"
@@ -246,10 +244,9 @@ def fit_prior(
         execution.progress(None, "kernel of space and time, and noise")
         model = fit(task, execution)
         assert model.result is not None
-        return FittedPrior(model, model.result, table.fit_to, model.fitted_to, units, model.result.method)
+        return FittedPrior(model, table.fit_to, model.fitted_to, units, model.result.method)
     model = fit(task, execution, progress=lambda state: execution.progress(None, _shown(state)))
-    result, sites = model.result, model.sites
-    assert result is not None
+    sites = model.sites
     assert sites is not None
     where = fitted_to_sites(table, decide, sites)
     note(f"to {where}, on {execution.executor.description}")
@@ -265,7 +262,6 @@ def fit_prior(
         model, hours_error, days = fit_in_time(prepared, model, execution)
     return FittedPrior(
         model,
-        result,
         fit_to=table.fit_to,
         where=where,
         likelihood=sites.likelihood,

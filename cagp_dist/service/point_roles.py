@@ -14,7 +14,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.verification.spatial_folds import blocks_of
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.geometry import is_pole, space_filling_order, unwrapped_longitudes
+from cagp_dist.geometry import space_filling_order, unwrapped_longitudes
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.pipeline import GridPlaces, Observations, Solver, Split
 from cagp_dist.pipeline.map_cells import MapCells
@@ -82,9 +82,7 @@ def places_on_grid(solver: Solver, points: Observations, design: Design) -> Grid
 def design_points(points: Observations, *, table: DesignTable, block_size: int) -> Design:
     """Choose the observed, the scored, the calibration and the mapped points."""
     north, east, space = points.north, points.east, points.space
-    areas = np.ones(north.size)
-    if points.gridded and space.has_latitudes:
-        areas = cell_areas(north)
+    areas = points.areas
     choices = split_points(north, east, areas, table, space=space)
     train, test = choices["train"].points, choices["test"].points
     shared = np.intersect1d(train, test)
@@ -140,22 +138,6 @@ def _in_folds(wanted: FoldPoints, points: Observations, chosen: Indices) -> Spli
         )
     except ArgumentError as error:
         raise ConfigurationError(f"[design] test: {error}", key=error.key) from error
-
-
-def cell_areas(latitude_degrees: Array) -> Array:
-    """Area of the cell of each point of a grid, in units of a cell at the equator: ``cos(latitude)``.
-
-    A pole has the cap half way to the next row of Q points at a distance D, ``Q tan(D / 4) / 2``.
-    """
-    areas = np.asarray(np.cos(np.deg2rad(latitude_degrees)), dtype=np.float64)
-    for pole in np.flatnonzero(is_pole(latitude_degrees)):
-        distances = np.abs(latitude_degrees - latitude_degrees[pole])
-        others = distances[~is_pole(latitude_degrees)]
-        if others.size == 0:
-            return np.ones_like(areas)
-        row = np.count_nonzero(np.abs(others - others.min()) < 1e-6)
-        areas[pole] = 0.5 * row * np.tan(0.25 * np.deg2rad(others.min()))
-    return areas
 
 
 @dataclass(frozen=True, eq=False)

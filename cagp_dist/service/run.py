@@ -280,9 +280,7 @@ def _fit(
         return fitted
 
     found = work.done("Fit", fit_all, checkpoints)
-    if (
-        found.warning and found.model.integrated is None
-    ):  # as of a call: a map with doubtful numbers that says so is more than none
+    if found.model.is_doubtful:  # as of a call: a map with doubtful numbers that says so is more than none
         logger.warning("%s", found.warning)
     return found, found.model
 

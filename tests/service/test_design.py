@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic
-from cagp_dist.geometry import bands_and_pieces
+from cagp_dist.geometry import bands_and_pieces, cell_areas
 from cagp_dist.kernels import Matern32
 from cagp_dist.pipeline import Observations
 from cagp_dist.report import write_report
@@ -17,7 +17,6 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.design_table import DesignTable, MapGrid
 from cagp_dist.service.map_cells import map_cells
 from cagp_dist.service.point_roles import (
-    cell_areas,
     design_points,
     inclusion_probabilities,
     systematic_sample,

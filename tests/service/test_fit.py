@@ -311,7 +311,7 @@ def test_all_times_are_fields_of_one_prior_and_said_to_be(fitted_job, field, job
 
 def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(fitted_job):
     _, fitted = fitted_job
-    assert not fitted.noise_is_negligible
+    assert not fitted.model.noise_is_negligible
     nugget = 1e-6 * fitted.prior.kernel.variance
     small = dataclasses.replace(fitted, model=dataclasses.replace(fitted.model, nugget=nugget))
 
@@ -324,7 +324,7 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(fitted_job):
             log_covariance=np.diag(np.square(spread)),
             standard_errors=StandardErrors(0.01, 1.0, error),
         )
-        return dataclasses.replace(small, result=result)
+        return dataclasses.replace(small, model=dataclasses.replace(small.model, result=result))
 
     flat, bound = FitStatus.FLAT, FitStatus.AT_BOUND
     unconverged = FitStatus.NOT_CONVERGED
@@ -464,7 +464,7 @@ def test_a_fit_that_does_not_end_well_is_a_warning_as_in_a_call(
         log_likelihood=None,
         standard_errors=StandardErrors(np.nan, np.nan, 0.1),
     )
-    bad = dataclasses.replace(good, result=result)
+    bad = dataclasses.replace(good, model=dataclasses.replace(good.model, result=result))
     assert status.value in bad.warning
     assert all(name in bad.warning for name in at_bound)
     monkeypatch.setattr("cagp_dist.service.run.fit_prior", lambda *_, **__: bad)
@@ -477,13 +477,15 @@ def test_a_fit_that_does_not_end_well_is_a_warning_as_in_a_call(
     assert told["log_likelihood"] is None
     assert told["standard_errors"] == {"lengthscale": None, "variance": None, "noise_variance": 0.1}
     without = dataclasses.replace(good.result, log_covariance=np.full((3, 3), np.nan))
-    unknown = dataclasses.replace(good, result=without).attributes()["intervals"]
+    nothing = dataclasses.replace(good, model=dataclasses.replace(good.model, result=without))
+    unknown = nothing.attributes()["intervals"]
     assert unknown == {name: [None, None] for name in told["standard_errors"]}
     low, high = good.intervals()[-1]
     for known in (0.5 * low, 2.0 * low):  # a nugget beside it is the rest, at least nothing
-        beside = dataclasses.replace(good, model=dataclasses.replace(good.model, nugget=1e-3))
         total = dataclasses.replace(good.result.prior, noise_variance=1e-3 + known)
-        ends = dataclasses.replace(beside, result=dataclasses.replace(good.result, prior=total)).intervals()
+        result = dataclasses.replace(good.result, prior=total)
+        beside = dataclasses.replace(good.model, nugget=1e-3, result=result)
+        ends = dataclasses.replace(good, model=beside).intervals()
         factor = high / good.prior.noise_number
         expected = max((1e-3 + known) / factor - known, 0.0), (1e-3 + known) * factor - known
         assert ends[-1] == pytest.approx(expected)
