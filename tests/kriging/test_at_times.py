@@ -12,6 +12,7 @@ from scipy.stats import multivariate_normal
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, TimeLimitError
 from cagp_dist.pipeline import maps_at_times
+from cagp_dist.predictive import Gaussian
 
 KERNEL = cagp.SpaceTime(cagp.Matern32(0.05, 4.0), lengthscale_time=10.0)
 HOURS = np.arange(12.0)
@@ -101,6 +102,33 @@ def test_what_lasts_at_a_place_is_told_from_weather(shared):
     assert staying.time.lengthscale > 50.0  # of 33 hours that were observed
     assert 0.5 < staying.variance < 8.0
     assert (staying.space.lengthscale > 0.02) == (shared > 0.0)
+
+
+def test_many_stations_with_nothing_set_predict_as_with_true_numbers(monkeypatch):
+    """CRPS and 90 % bars at twelve places without a station, for 16 stations that count as many."""
+    monkeypatch.setattr(maps_at_times, "COMPARED", 150)
+    monkeypatch.setattr(maps_at_times, "FITTED", 150)  # less than a dozen hours of all of them
+    rng, hours = np.random.default_rng(1), np.arange(48.0)
+    latitude, longitude = rng.uniform(45.0, 60.0, 28), rng.uniform(0.0, 25.0, 28)
+    weather = cagp.SpaceTime(cagp.Matern32(0.08, 4.0), lengthscale_time=8.0)
+    kernel = weather + cagp.SpaceTime(cagp.Matern12(1e-4, 0.5), cagp.Matern12(1e5))
+    X = np.column_stack([np.tile(cagp.unit_sphere(latitude, longitude), (48, 1)), np.repeat(hours, 28)])
+    factor = np.linalg.cholesky(kernel(X, X) + 1e-9 * np.eye(len(X)))
+    field = (factor @ rng.normal(size=len(X)) + 15.0).reshape(48, 28)
+    times = pd.date_range("2024-07-01", periods=48, freq="h")
+    places = pd.DataFrame({"lat": latitude, "lon": longitude})
+    table = pd.concat([places[:16].assign(time=when) for when in times], ignore_index=True)
+    table["temperature (degC)"] = (field[:, :16] + 0.1 * rng.normal(size=(48, 16))).ravel()
+    crps, at = [], np.arange(4, 48, 8)
+    for settings in ({"kernel": kernel, "noise_std": 0.1}, {}):
+        found = cagp.krige(table, to=places[16:], at=times[at], progress=False, **settings)
+        mean, std, true = found["mean"].values, found["std"].values, field[at][:, 16:]
+        crps.append(Gaussian(mean.ravel(), std.ravel()).crps(true.ravel()).reshape(true.shape).mean(axis=0))
+    # places are far apart: twelve independent means over hours, whose standard errors the bounds are from
+    lost, inside = crps[1] - crps[0], (np.abs(mean - true) < 1.645 * std).mean(axis=0)
+    errors = [np.std(each, ddof=1) / np.sqrt(12.0) for each in (lost, inside)]
+    assert lost.mean() < 3.0 * errors[0] < 0.1 * crps[0].mean()
+    assert abs(inside.mean() - 0.9) < 3.0 * errors[1] < 0.15
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.4])
