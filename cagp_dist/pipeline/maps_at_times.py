@@ -93,10 +93,10 @@ def fit_in_space_and_time(observed: Observations, asked: ModelSettings, work: Fi
     """Fit kernel and noise of space and time to values, each a point with its hour.
 
     Where the kernel is to be chosen, metric kernels (``in_time`` None), products with kernels in time, and
-    the best metric kernel with a part that lasts are compared by the likelihood of some 500 values. The best
-    is fitted to more: of stations to 1,000 values, or where a dozen times of all are more to 24 times of
-    all, up to 20,000; of scattered places to all, or a sum to 20,000. Values of stations are those of
-    `whole_times`. A kernel of space and time with its numbers keeps them.
+    the best metric kernel and the best of all, each with a part that lasts, are compared by the likelihood of
+    some 500 values. The best is fitted to more: of stations to 1,000 values, or where a dozen times of all
+    are more to 24 times of all, up to 20,000; of scattered places to all, or a sum to 20,000. Values of
+    stations are those of `whole_times`. A kernel of space and time with its numbers keeps them.
     """
     kernel, mean, X = asked.kernel, asked.mean, observed.X
     known = known_noise(observed, observed.there, asked.noise_std)
@@ -155,10 +155,12 @@ def fit_in_space_and_time(observed: Observations, asked: ModelSettings, work: Fi
         if metric and len(asked.in_time) > 1 and len(candidates[0]) == 1:
             sides = extents(X, AXES)
             extent = float(sides[0]), float(sides[-1])
-            summed, own = with_lasting(_best(metric), partial(fitted, some=some), extent, dense=_dense(count))
-            if usable(summed) and likelihood_of(summed) > likelihood_of(result) + NUMBERS_MORE * MARGIN:
-                result, limits = summed, own
-                held |= dict.fromkeys(limits, "no value tells it of what lasts, and it is held")
+            for weather in [_best(metric)] if _is_metric(result) else [_best(metric), result]:
+                summed, own = with_lasting(weather, partial(fitted, some=some), extent, dense=_dense(count))
+                margin = MARGIN if limits else NUMBERS_MORE * MARGIN
+                if usable(summed) and likelihood_of(summed) > likelihood_of(result) + margin:
+                    result, limits = summed, own
+            held |= dict.fromkeys(limits, "no value tells it of what lasts, and it is held")
         parts = cast("tuple[SpaceTime, ...]", result.prior.kernel.parts)
         all_of_them = len(X) if len(parts) == 1 else SUMMED
         if stations:  # all of them at some times: part of them tells too little of short distances
