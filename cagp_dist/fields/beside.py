@@ -1,4 +1,4 @@
-"""Variables beside the values of a field that say which of them count: flags of quality, and masks.
+"""Variables beside the values of a field that change them, or say which count: flags, masks and factors.
 
 One that is chosen by leaves the others out. One that nothing is said of is refused where it differs among the
 values: a field of clouds and sea, or with land that is zero, is no field of one quantity.
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Mask
 from cagp_dist.errors import DataError
-from cagp_dist.fields.categories import measured_first
+from cagp_dist.fields.categories import is_bad, measured_first
 from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.selection import Choice, is_chosen, written_choice
-from cagp_dist.fields.tables.neighbours import is_about, says_quality
+from cagp_dist.fields.tables.neighbours import is_about, says_quality, says_scale, scales
 from cagp_dist.remedies import Setting
 from cagp_dist.space.systems import variables_of
 
@@ -44,11 +44,23 @@ class Beside:
         there = ~np.isnan(values) & np.array(flags == flags)
         found, counts = np.unique(flags[there], return_counts=True)
         found = found[np.argsort(-counts, kind="stable")]
-        if found.size > 1 and self.is_mask:
+        if says_scale(self.name):
+            self._check_scale(found.tolist())
+        elif found.size > 1 and self.is_mask:
             self._check_mask(values, flags, found.tolist())
-        elif found.size > 1:
+        elif found.size > 1 or any(is_bad("", _meanings(self.held.attrs).get(flag, "")) for flag in found):
             self._check_flags(found.tolist())
         return values
+
+    def _check_scale(self, found: Sequence[object]) -> None:
+        """Refuse numbers by which values are yet to be multiplied."""
+        if scales(self.name, found):
+            raise DataError(
+                f"{self.name!r} ({_first(found)}) seems to say by what the values are yet to be multiplied, "
+                "or their signs; expected the values themselves. Work them out before.",
+                key="values-scaled",
+                remedies=(Setting("where", {self.name: ANY}, "if the values are right without it"),),
+            )
 
     def _chosen(self, values: NDArray[np.floating], flags: NDArray[np.generic]) -> NDArray[np.floating]:
         """Leave out the values whose flags were not chosen."""
@@ -115,6 +127,8 @@ def beside(given: xr.Dataset, field: xr.DataArray, chosen: Mapping[str, Choice])
         if key in chosen:
             if chosen[key] != ANY:
                 found.append(Beside(key, held, chosen[key], is_mask=False))
+        elif held.dtype.kind in "iubf" and says_scale(key) and is_about(key, every, {own}):
+            found.append(Beside(key, held, None, is_mask=False))
         elif held.dtype.kind in "iubf" and _is_land(key, held):
             found.append(Beside(key, held, None, is_mask=True))
         elif not graded and held.dtype.kind in "iubf" and _grades(key, held, named, every, own):

@@ -19,7 +19,7 @@ _BAD = re.compile(
 )
 _GOOD = re.compile(
     r"(is_)?(probably_)?(good|ok(ay)?|valid(ated)?|accept(ed|able)?|approved|pass(ed)?|correct|verified|best|"
-    r"nominal|final|clean|reliable|usable|released|normal)(_(data|values?|measurements?|quality))?"
+    r"nominal|final|clean|reliable|usable|used?|included?|keep|kept|released|normal)(_(data|values?|measurements?|quality))?"
 )
 _TRUE, _FALSE = {"true", "t", "yes", "y", "1"}, {"false", "f", "no", "n", "0"}
 _BAD_CODES = {"3", "4"}  # of Argo, IODE, GTSPP and QARTOD: probably bad or suspect, and bad
@@ -56,6 +56,7 @@ _TELLS = re.compile(
 )
 """Columns whose texts and numbers always tell quantities apart."""
 
+_NEGATIVE = re.compile(r"(is_)?(neg(ative)?|minus|below_zero)")
 _MINUS = {"-", "\u2212", "minus", "neg", "negative", "below"}
 _PLUS = {"+", "plus", "pos", "positive", "above", ""}
 
@@ -69,8 +70,11 @@ def meaning_of(cell: str) -> str:
 
 
 def may_tell(name: str) -> bool:
-    """Whether numbers of a column tell quantities apart by its name, such as ``rcp`` and ``is_forecast``."""
-    return _TELLS.fullmatch(plain(name)) is not None or bool(_meaning_of_truth(name))
+    """Whether numbers of a column change what values are by its name, such as ``rcp`` and ``is_forecast``."""
+    spelled = plain(name)
+    return any(map(re.Pattern.fullmatch, (_TELLS, _NEGATIVE), (spelled, spelled))) or bool(
+        _meaning_of_truth(name)
+    )
 
 
 def _meaning_of_truth(name: str) -> str:
@@ -126,7 +130,8 @@ def is_sign(name: str, cells: Sequence[Any]) -> bool:
             {"-1": "-", "1": "+", "+1": "+", "0": ""}.get(word.removesuffix(".0"), word) for word in words
         }
     both = bool(words & _MINUS) and (named or bool(words & _PLUS - {""}))
-    return both and words <= _MINUS | _PLUS
+    negative = _NEGATIVE.fullmatch(plain(name)) is not None and _are_truths(cells) and bool(words & _TRUE)
+    return negative or (both and words <= _MINUS | _PLUS)
 
 
 def _are_truths(cells: Sequence[Any]) -> bool:

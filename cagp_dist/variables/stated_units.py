@@ -22,6 +22,12 @@ _DIFFERENCE = re.compile(
 )
 """What says by its name that values are differences, to which no offset is added."""
 
+_ENDS = re.compile(
+    r"(?:t|ta|td|tas|t2m|d2m|sst|(?:.*_)?(?:air|temp|temperature|dew_?point)|t_?(?:max|min|mean|avg))(?:_\d*m)?_([kcf])|"
+    r".*_(kelvin|celsius|fahrenheit|degc|degf|h?pa|kpa|mbar|mm|cm|kmh|kph|mph|kts?|knots?)",
+    re.IGNORECASE,
+)
+
 _TEMPERATURE = VARIABLES["t"]
 
 
@@ -73,9 +79,11 @@ def stated_units(
         kind = transformed_by_name(name, str(attributes.get("long_name", "")))
         note = f"{what} seem to be {kind}, and {stated!r} is the unit of what they were made of"
         return Units(own, note="" if own == stated else f"{note}: it is not that of the result.")
+    transformed = own != stated
+    stated = stated or unit_of_name(name)
     if stated.lower() in UNSTATED or plain_units(given) in map(plain_units, (own, stated)):
         return Units(given)
-    found = None if own != stated or scaled(given)[0] != 1.0 else conversion(stated, given)
+    found = None if transformed or scaled(given)[0] != 1.0 else conversion(stated, given)
     note = f"{what} are converted from {stated!r} to {given!r}."
     texts = (name, *(str(attributes.get(key, "")) for key in ("long_name", "standard_name")))
     if found is not None and any(map(_DIFFERENCE.search, texts)):
@@ -93,6 +101,12 @@ def stated_units(
             key="units",
         )
     return Units(given, *found, note)
+
+
+def unit_of_name(name: str) -> str:
+    """Give the unit that the name of a quantity ends in, as ``tmax_K`` and ``rain_mm``; empty of others."""
+    found = _ENDS.fullmatch(name)
+    return "" if found is None else (found[1] or found[2])
 
 
 def extremes(parts: Iterable[NDArray[np.floating]]) -> tuple[float, float]:

@@ -40,7 +40,7 @@ _SPELLINGS = {
     **dict.fromkeys(("percent", "per cent"), "%"),
     **dict.fromkeys(("deg", "degs", "degrees"), "degree"),
     **dict.fromkeys(("radian", "radians", "radians_north", "radians_east"), "rad"),
-    **dict.fromkeys(("microradian", "microradians", "µrad", "μrad"), "urad"),
+    **dict.fromkeys(("microradian", "microradians"), "urad"),
     **dict.fromkeys(("arcminute", "arcminutes", "arc_minute", "arc_minutes"), "arcmin"),
     **dict.fromkeys(("arcsecond", "arcseconds", "arc_second", "arc_seconds"), "arcsec"),
     **dict.fromkeys(("grad", "gradian", "gradians"), "gon"),
@@ -77,7 +77,7 @@ _UDUNITS = {"celsius": "degC", "fahrenheit": "degF", "k": "K", "pa": "Pa", "hpa"
 def plain_units(units: str) -> str:
     """One spelling of each unit: ``m s**-1``, ``m/s``, ``M/S`` and ``m s^-1`` are ``m s-1``."""
     text = normalize("NFKC", units.translate(_LOOKALIKES)).translate(_LOOKALIKES)
-    text = " ".join(text.replace("**", "").replace("^", "").split())
+    text = " ".join(text.replace("**", "").replace("^", "").replace("\u03bc", "u").split())
     text = re.sub(r"[^\W\d_]+", lambda word: word[0] if _CASED.fullmatch(word[0]) else word[0].lower(), text)
     for spelled, scale in _SCALES:
         if spelled.fullmatch(text):

@@ -55,24 +55,34 @@ LAND = field(np.where(SEA, VALUES, 0.0), mask_rho=SEA.astype(float))
 CODED = field(np.where(GOOD, VALUES, VALUES - 9.0), sst_qc=FLAGS)
 
 
+SCALED = field(VALUES, exponent=np.where(SEA, 0, 1))
+
 CASES = {
     "quality": (QUALITY, "flags-differ", {"quality_level": [4, 5]}, GOOD),
     "land": (LAND, "masked", {"mask_rho": 1}, SEA),
     "codes": (CODED, "flags-differ", {"sst_qc": 4}, FLAGS == 4),
+    "powers of ten": (SCALED, "values-scaled", {"exponent": 0}, SEA),
 }
 
 
 @pytest.mark.parametrize(
     ("case", "door"),
-    [("quality", "object"), ("quality", "file"), ("land", "zarr"), ("land", "object"), ("codes", "object")],
+    [
+        ("quality", "object"),
+        ("quality", "file"),
+        ("land", "zarr"),
+        ("land", "object"),
+        ("codes", "object"),
+        ("powers of ten", "file"),
+    ],
 )
 def test_variables_beside_the_values_choose_or_are_asked_about(tmp_path, case, door):
     data, key, where, expected = CASES[case]
     with pytest.raises(DataError) as refused:
         taken(data, door, tmp_path)
     assert refused.value.key == key
-    first, last = (remedy.value for remedy in refused.value.remedies)
-    assert first == where or case == "codes"
+    *first, last = (remedy.value for remedy in refused.value.remedies)
+    assert first in ([where], []) or case == "codes"
     assert last == dict.fromkeys(where, "*")
     found = taken(data, door, tmp_path, where=where)
     np.testing.assert_allclose(found, np.sort(VALUES[expected]), atol=1e-4)
@@ -98,6 +108,12 @@ def test_variables_beside_the_values_choose_or_are_asked_about(tmp_path, case, d
 )
 def test_harmless_variables_are_passed_over(data):
     assert read(data, value="sst").points.values.size > 0
+
+
+def test_flags_that_are_bad_everywhere_are_asked_about():
+    with pytest.raises(DataError) as refused:
+        read(field(VALUES, quality_level=(np.full(VALUES.shape, 1, "int8"), GRADED)), value="sst")
+    assert refused.value.key == "flags-differ"
 
 
 def test_one_dimension_is_cut_by_what_lies_along_it():

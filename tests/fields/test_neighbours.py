@@ -268,6 +268,7 @@ def test_all_rows_are_offered_on_a_condition_that_makes_them_right(column, cells
         (("method", "measured", "interpolated"), "categories-differ"),
         (("stage", "raw", "corrected"), "categories-differ"),
         (("what", "daily maximum", "daily mean"), "categories-differ"),
+        (("is_negative", 0, 1), "values-scaled"), (("use", "yes", "no"), "flags-differ"),
         (("sign", "+", ""), None), (("multiplier", 1, 1), None), (("exponent", 0, 0), None),
         (("surface", "land", "sea"), None), (("station_type", "background", "traffic"), None),
         (("status", "active", "closed"), None), (("status", "provisional", "approved"), None),
@@ -359,6 +360,11 @@ def test_a_zone_is_stated_once():
     assert hours(date="2020-07-01", **{"hour (CET)": [6, 6]}) == 5
     assert hours(**{"date (local)": "2020-07-01"}) == 0
     assert hours(time=f"{NOON} EST") == 17
+    assert hours(time="01.07.2020 12:00 CEST") == 10
+    local = {"date (local)": "2020-07-01", "time (UTC)": "12:00"}
+    with pytest.raises(ArgumentError) as refused:
+        hours(**local)
+    assert refused.value.key == "time-zone"
     for beside in ({"is_dst": True}, {"tz_offset": 2}, {"station_timezone": "CET"}):
         with pytest.raises(DataError) as refused:
             hours(time=NOON, **beside)

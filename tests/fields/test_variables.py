@@ -153,6 +153,15 @@ def test_units_are_not_those_of_what_values_were_made_of(name, units, own):
     assert read_table({"lat": [1.0], "lon": [2.0], f"{name} ({units})": [3.0]}).units == own
 
 
+def test_a_unit_at_the_end_of_a_name_is_stated():
+    rows = {"lat": [1.0], "lon": [2.0]}
+    assert read_table({**rows, "tmax_K": [300.0]}, units="degC").values == pytest.approx([26.85])
+    assert read_table({**rows, "rain_mm": [3.0]}, units="cm").values == pytest.approx([0.3])
+    assert read_table({**rows, "wind_k": [3.0]}, units="m s-1").values == [3.0]
+    with pytest.raises(DataError):
+        read_table({**rows, "rain_mm": [3.0]}, units="hPa")
+
+
 def test_a_unit_that_is_not_one_of_the_quantity_is_refused():
     with pytest.raises(DataError) as refused:
         canonical(cmip("psl", drawn(14.5, 0.1), units="psi"), selection=Selection(value="psl"))

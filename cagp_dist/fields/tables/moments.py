@@ -37,7 +37,9 @@ _SECONDS = {"minute": 60, "second": 1}
 EXPECTED = (
     "ISO 8601, such as 2017-04-27T12:00, or 27.04.2017 12:00, 20170427, 2017042712 or seconds since 1970"
 )
-_DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T]+(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?))?")
+_DOTTED = re.compile(
+    r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T]+(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?(?:[+-]\d\d:?\d\d)?))?"
+)
 _SLASHED = re.compile(r"\d{1,2}/\d{1,2}/\d{4}\b.*")
 _OF_DAY = re.compile(r"(\d{1,2}:\d{2})(:\d{2}(?:\.\d+)?)?")
 _COARSE = re.compile(r"\d{4}(?:-?(\d{2}))?")
@@ -136,8 +138,17 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
 
 def _zone_of_columns(frame: Columns, names: Sequence[str], apart: Collection[str]) -> tuple[str, Zone] | None:
     """Zone that the first of some columns states by its name or its attributes, and that column."""
-    stated = {name: zone_of(name, frame.attributes.get(name, {})) for name in names if name not in apart}
-    return next(((name, zone) for name, zone in stated.items() if zone is not None), None)
+    every = {name: zone_of(name, frame.attributes.get(name, {})) for name in names if name not in apart}
+    stated = {name: zone for name, zone in every.items() if zone is not None}
+    first = next(iter(stated.items()), None)
+    for name, zone in stated.items():
+        if first is not None and (zone.hours, zone.place) != (first[1].hours, first[1].place):
+            raise ArgumentError(
+                f"column {first[0]!r} of {frame.title} has times in {first[1].said!r}, and {name!r} in "
+                f"{zone.said!r}. Write both in UTC, or the time with its day in one column.",
+                key="time-zone",
+            )
+    return first
 
 
 def _out_of_zone(frame: Columns, local: Times, name: str, zone: Zone, kept: Indices) -> tuple[Times, str]:

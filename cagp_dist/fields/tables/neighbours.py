@@ -106,8 +106,8 @@ _NAMES = {
     Kind.FLAG: r"(.*_)?(attributes|code|cd|status)",
     Kind.SCALE: r"(.*_)?(sign|multipl(ier|icator)|divisor|exponent|scal(e|ing)_?factor|power_of_(10|ten)|"
     r"add_?offset)|"
-    r"((value|result|data|obs|unit|conversion|calibration|correction|dilution)_?)?"
-    r"(factor|scal(e|ing)|exp|pow(er)?(10)?|offset|correction)",
+    r"((value|result|data|obs|unit|conversion|calibration|correction|dilution|gain)_?)?"
+    r"(factor|mult|scal(e|ing)|exp|pow(er)?(10)?|offset|correction)",
     Kind.REMARK: r"(.*_)?(remarks?|comments?|notes?|description)",
     Kind.NOISE: r"(.*_)?(err|error|std|stdev|stddev|sd|sigma|se|uncertainty|rmse|noise(_.*)?)",
     Kind.UNIT: r"(.*_)?(units?|uom)(_?code)?|unit_of_measure(ment)?",
@@ -134,7 +134,7 @@ _PATTERNS = {kind: re.compile(pattern) for kind, pattern in _NAMES.items()}
 """Names of columns, spelled by `plain`; the first that fits tells."""
 
 _UNITS = {"celsius", "fahrenheit", "k", "%", "m s-1", "knot", "km h-1", "mph", "ft s-1", "w m-2", "j m-2",
-          "mm", "mm d-1", "mm h-1", "kg m-2 s-1", "g kg-1", "kg kg-1", "ug m-3", "\u03bcg m-3", "mg m-3",
+          "mm", "mm d-1", "mm h-1", "kg m-2 s-1", "g kg-1", "kg kg-1", "ug m-3", "mg m-3",
           "ppm", "ppb", "psu", "mg l-1", "umol kg-1", "ml l-1", "dbz"}  # fmt: skip
 """Of quantities that are measured, and are no levels."""
 
@@ -307,8 +307,8 @@ def check_neighbours(
             )
         # an empty cell may be a minus
         as_written = found if len(found) > MOST_SIGNS else _distinct(frame.columns[name][kept], empty=())
-        signs = kind is Kind.SCALE or text
-        if about and signs and (is_sign(name, as_written) or (kind is Kind.SCALE and _scales(name, there))):
+        signs = kind is Kind.SCALE or text or may_tell(name)
+        if about and signs and (is_sign(name, as_written) or (kind is Kind.SCALE and scales(name, there))):
             raise DataError(
                 f"column {name!r} of {frame.title} ({_listed(as_written)}) seems to say by what the values "
                 "are yet to be multiplied, or their signs; expected the values themselves. Work them out "
@@ -360,8 +360,8 @@ def _check_categories(frame: Columns, name: str, kind: Kind, found: Sequence[Any
     return []
 
 
-def _scales(name: str, cells: Sequence[Any]) -> bool:
-    """Whether numbers multiply the values or are added to them, so that these change."""
+def scales(name: str, cells: Sequence[Any]) -> bool:
+    """Whether numbers of a factor, an exponent or an offset change the values."""
     numbers = [cell if isinstance(cell, (int, float)) else _number(cell) for cell in cells]
     neutral = 0.0 if re.search(r"exp|pow|magnitude|offset|correction", plain(name)) else 1.0
     return bool(numbers) and None not in numbers and any(number != neutral for number in numbers)
@@ -375,6 +375,11 @@ def says_quality(name: str) -> bool:
     """Whether a column or a variable says, by its name, how good measurements are."""
     spelled = plain(name)
     return bool(_PATTERNS[Kind.QUALITY].fullmatch(spelled) and not _OF_A_THING.fullmatch(spelled))
+
+
+def says_scale(name: str) -> bool:
+    """Whether a column or a variable says, by its name, by what values are yet to be multiplied."""
+    return _PATTERNS[Kind.SCALE].fullmatch(plain(name)) is not None
 
 
 def is_about(name: str, names: Iterable[str], looked_at: Collection[str]) -> bool:
