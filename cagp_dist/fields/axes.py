@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.calendars import decode, standard_dates
+from cagp_dist.fields.calendars import STANDARD, calendar_of, decode, standard_dates
 from cagp_dist.fields.column_names import X_NAMES, Y_NAMES, counted_from, plain, unit_of_length
 from cagp_dist.fields.coordinates import ROTATED, find_axis, in_degrees, is_length, of_a_plane, planes_among
 from cagp_dist.fields.missing import unpacked
@@ -466,22 +466,19 @@ def clock_of(given: xr.Dataset, values: xr.DataArray) -> Clock | None:
 
 
 def _in_utc(name: str, axis: xr.Variable) -> xr.Variable:
-    """Bring times to UTC, if they state another zone, and decode numbers; texts are those of a table."""
-    if axis.dtype.kind in "fiu" and " since " in str(axis.attrs.get("units", "")):
-        axis = decode(xr.Dataset({"times": axis})).variables["times"]
-    zone = zone_of(name, axis.attrs) if axis.dtype.kind == "M" or are_dates(axis) else None
-    if zone is None or zone.is_utc:
+    """Bring times to UTC, if they state another zone; texts are those of a table."""
+    zone = zone_of(name, axis.attrs)
+    moments = None if zone is None or zone.is_utc else moments_of(axis)
+    if zone is None or moments is None:
         return axis
-    moments = moments_of(axis)
-    if moments is None:
-        moments = np.full(axis.shape, "NaT", "datetime64[ns]")
     found = zone.in_utc(moments.reshape(-1), name, column=False).reshape(axis.shape)
     if np.isnat(found).any():
         raise DataError(
             f"{name!r} has times that clocks in {zone.said} showed twice or never; expected times in UTC.",
             key="time-zone",
         )
-    return xr.Variable(axis.dims, found, {**axis.attrs, "time_zone": "UTC"})
+    kept = {key: text for key, text in axis.attrs.items() if key not in ("units", "calendar")}
+    return xr.Variable(axis.dims, found, {**kept, "time_zone": "UTC"})
 
 
 def _is_named(name: str, axis: xr.DataArray) -> bool:
@@ -528,7 +525,7 @@ _UNITS_OF_STEPS = {
 
 
 def moments_of(axis: xr.Variable) -> Times | None:
-    """Give times as dates of the standard calendar, also of decimal years; None where they are no dates."""
+    """Give times as dates of the standard calendar, also counted ones; None where they are no dates."""
     if axis.dtype.kind == "M":
         return cast("Times", np.asarray(axis.values))
     if are_dates(axis):
@@ -536,6 +533,9 @@ def moments_of(axis: xr.Variable) -> Times | None:
     units = str(axis.attrs.get("units", "")).strip()
     if axis.dtype.kind in "fiu" and _YEARS.fullmatch(units.lower()):
         return _of_years(np.asarray(axis.values, dtype=np.float64))
+    if axis.dtype.kind in "fiu" and " since " in units and calendar_of(axis.attrs) in STANDARD:
+        decoded = decode(xr.Dataset({"times": axis})).variables["times"]
+        return cast("Times", np.asarray(decoded.values)) if decoded.dtype.kind == "M" else None
     return None
 
 

@@ -17,6 +17,8 @@ from cagp_dist.errors import DataError
 
 SOURCE_CALENDAR = "source_calendar"  # attribute of a dataset whose times were in another calendar: which
 
+STANDARD = ("", "standard", "gregorian", "proleptic_gregorian")  # names of the standard calendar
+
 _USUAL = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LEAP = (31, 29, *_USUAL[2:])
 _MONTHS: Mapping[str, tuple[int, ...]] = {

@@ -281,6 +281,11 @@ FOUND = {
         {},
         of_grid(),
     ),
+    "times counted in a zone": (
+        grid(time=("time", [0.0, 24.0], {"units": "hours since 2020-07-01 17:00", "time_zone": "UTC+5"})),
+        {},
+        of_grid(),
+    ),
     "points of a zone": (
         rows().assign_coords(time=("obs", np.repeat(DAYS, 3) + HOUR, {"timezone": "CET"})),
         {},
