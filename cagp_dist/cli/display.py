@@ -167,7 +167,9 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     """Print the scores of a run, what its status means, and where everything is."""
     out = Console(highlight=False)
     scores = outcome.calibration
-    out.print(_score_table(scores))
+    for name, own in (outcome.by_variable or {"": scores}).items():
+        out.print(f"{escape(name)}:" if name else "", end="\n" if name else "")
+        out.print(_score_table(own))
     if outcome.regions is not None:
         _show_regions(out, outcome.regions)
 
@@ -179,7 +181,9 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
 
     said = scores.attrs
     say("recal.", said.get("recalibration_statement"))
-    say("bars", said["calibration_statement"], said["calibration_status"])
+    for name, own in (outcome.by_variable or {"": scores}).items():
+        statement = own.attrs["calibration_statement"]
+        say("bars", f"{name}: {statement}" if name else statement, own.attrs["calibration_status"])
     say("share", said.get("computational_statement"))
     say("map", said.get("sampling_statement"))
     if outcome.simulation is not None:
@@ -317,7 +321,7 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         if name.startswith("lengthscale") and value <= 2.0:
             meaning = f"{meaning}, {kilometres_of_chord(value):,.0f} km"
         table.add_row(name, f"{value:.4g} {unit}".strip(), known, between, meaning)
-    out.print(table)
+    out.print(table if table.rows else fitted.line().partition(", ")[2])
     out.print(f"fitted  to {fitted.where} in {result.seconds:.1f} s", soft_wrap=True)
     if result.choice is not None:
         out.print(f"kernel  {result.choice.line()}", soft_wrap=True)

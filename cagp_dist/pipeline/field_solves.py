@@ -151,7 +151,7 @@ class Solution:
         )
         return replace(self, steps=steps, computational_std=None if own is None else own.reshape(count, -1))
 
-    def of_targets(self, chosen: slice) -> "Solution":
+    def of_targets(self, chosen: slice | Indices) -> "Solution":
         """Give what it says of some of the targets."""
         own = self.computational_std
         steps = tuple(

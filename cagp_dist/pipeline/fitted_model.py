@@ -15,6 +15,7 @@ from cagp_dist.factors import Anisotropic, SameLabel
 from cagp_dist.kernels import (
     DEPTH,
     FITTED,
+    VARIABLE,
     Elementary,
     Family,
     Kernel,
@@ -95,6 +96,10 @@ class FittedModel:
     integrated: Integrated | None = None  # the posterior of the numbers, where they are integrated over
     numbers: str = GIVEN  # whether they are, and why, for people
     correlations: Correlations | None = None  # of several variables
+    # (m,) of several variables: the noise of each beside what is known of it, all of it, and that part of it
+    # which the kernel has; ``known_noise`` has the rest
+    nuggets: Array | None = None
+    nuggets_of_kernel: Array | None = None
 
     @property
     def noise_variance(self) -> Array:
@@ -113,6 +118,10 @@ class FittedModel:
         own = known if found.held.noise else np.ones_like(known)
         return np.asarray(spread * np.tensordot(found.weights, found.noise_variances(own), axes=1))
 
+    def known_of(self, known: Array, labels: Indices | None) -> Array:
+        """Give what `noise_of` takes of observations (k,) of which so much is known: with own nuggets."""
+        return known if self.nuggets is None or labels is None else known + self.nuggets[labels]
+
     def usual_known_noise(self, observed: Observations) -> float:
         """Give what is known of the noise of most places: the median, which a few bad values do not move."""
         if self.known_noise.ndim == 0:
@@ -128,6 +137,10 @@ class FittedModel:
 
     def of_observations(self, observed: Observations, noise_std: float | None = None) -> "FittedModel":
         """Take what is known of the noise of other observations than those of the fit."""
+        if self.nuggets is not None and self.nuggets_of_kernel is not None:
+            labels = observed.beside[VARIABLE].astype(np.intp)
+            given = 0.0 if observed.noise_variance is None else observed.noise_variance
+            return replace(self, known_noise=given + (self.nuggets - self.nuggets_of_kernel)[labels])
         return replace(self, known_noise=known_noise(observed, observed.there, noise_std))
 
     @property

@@ -264,8 +264,12 @@ class _Search:
         tables = [_table(part, m, found.kernel) * np.outer(scales, scales) for part in found.kernel.parts]
         parts: list[Elementary] = []
         noise = np.array(found.known_noise) * scales[own] ** 2
+        known = [(noise[own == label] > LEAST_NOISE * scale**2).any() for label, scale in enumerate(scales)]
+        nuggets = np.where(known, 0.0, LEAST_NOISE * scales**2)
         for part, table in zip(found.kernel.parts, tables, strict=True):
             space = part.factors[0]
+            if isinstance(space, SameLabel):
+                nuggets = nuggets + table.diagonal()
             if isinstance(space, SameLabel) and not self.labels.nugget_correlation:
                 noise = noise + table.diagonal()[own]
                 continue
@@ -279,6 +283,8 @@ class _Search:
             nugget=0.0,
             numbers=PLUGGED_IN,
             correlations=_correlations(found, m),
+            nuggets=nuggets,
+            nuggets_of_kernel=variances_of(kernel, m)[1],
         )
 
 

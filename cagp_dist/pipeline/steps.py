@@ -98,7 +98,7 @@ def fit(
                 way = fit_in_depth
             model = replace(way(decide, held, work), mean=asked.mean)
         fitted_again = decide is not observed or decide.there.size < decide.north.size
-        if fitted_again and not asked.labels.variables:
+        if fitted_again:
             model = model.of_observations(observed, asked.noise_std)
         return model if observed.beside else _integrated(task, model, told)
 
@@ -125,7 +125,8 @@ def fit_folds(task: Task, model: FittedModel, execution: Execution) -> tuple[Fit
     """
     if not task.fits_folds:
         return ()
-    fits = fits_of_folds(task.split.observed.size, task.folds, in_time=task.observations.in_time)
+    many = task.observations.in_time or bool(task.model.labels.variables)
+    fits = fits_of_folds(task.split.observed.size, task.folds, many_numbers=many)
     groups = np.array_split(np.arange(task.folds), fits)
     found: list[FittedModel] = []
     for number, group in enumerate(groups):
@@ -135,9 +136,12 @@ def fit_folds(task: Task, model: FittedModel, execution: Execution) -> tuple[Fit
     return tuple(found)
 
 
-def fits_of_folds(places: int, folds: int, *, in_time: bool) -> int:
-    """Give the number of fits for the folds of so many places; see `fit_folds`."""
-    return folds if places <= FEW_PLACES and not in_time else 2
+def fits_of_folds(places: int, folds: int, *, many_numbers: bool) -> int:
+    """Give the number of fits for the folds of so many places; see `fit_folds`.
+
+    Kernels of space and time, and of several variables, have many numbers, whose fits take long.
+    """
+    return folds if places <= FEW_PLACES and not many_numbers else 2
 
 
 def _fit_of_fold(task: Task, model: FittedModel, execution: Execution) -> FittedModel:
@@ -260,7 +264,7 @@ def score(task: Task, priors: Priors, solution: Solution, distributions: Distrib
             part.observed,
             model,
             MapPoints(held.X[chosen]),
-            held.known_noise[chosen],
+            model.known_of(held.known_noise, held.labels)[chosen],
         )
         for fields, some, distribution in parts:
             places = chosen[some]

@@ -33,6 +33,7 @@ class HeldOut:
     blocks: Indices | None = None  # (k,) that were held out as a whole
     # places (n, p) and values (T, n) that predict them, where these are points in space and time
     training: tuple[Array, Array] | None = None
+    labels: Indices | None = None  # (k,) of several variables, which each is of
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,12 @@ class Task:
             self,
             split=self.split.without(folds),
             targets=Targets(points.part(at), {"held out": slice(0, int(left.sum()))}),
-            held_out=HeldOut(held.values[:, left], held.X[left], held.known_noise[left]),
+            held_out=HeldOut(
+                held.values[:, left],
+                held.X[left],
+                held.known_noise[left],
+                labels=None if held.labels is None else held.labels[left],
+            ),
             recalibration=NOT_ASKED,
             calibrating=None,
         )
@@ -113,11 +119,11 @@ class Priors:
 
     def noise_of(self, held: HeldOut) -> Array:
         """Noise variance (k,) of what is held out, by the prior with which each was predicted."""
-        noise = self.model.noise_of(held.known_noise)
+        noise = self.model.noise_of(self.model.known_of(held.known_noise, held.labels))
         if held.folds is not None:
             for fold, model in enumerate(self.of_folds):
                 own = held.folds == fold
-                noise[own] = model.noise_of(held.known_noise[own])
+                noise[own] = model.noise_of(model.known_of(held.known_noise, held.labels)[own])
         return noise
 
 

@@ -7,10 +7,14 @@ escape it.
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.store.atomic_files import replacing
 from cagp_dist.store.lock import refuse_linked_folders, run_in_use
+
+if TYPE_CHECKING:
+    from cagp_dist.report.published import PublishedRun
 
 __all__ = ["report_page", "write_report"]
 
@@ -22,7 +26,8 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     ``strata`` and ``convergence`` lie beside it; ``computational`` where the solver left something undone,
     ``scale`` where error bars have a local one, ``biases`` where observations share errors, ``times`` and
     ``regions`` for a run of several times. Writing it again replaces each file whole: two processes that do
-    so at once leave the same.
+    so at once leave the same. Of several variables the first is there, and each other one in a folder of its
+    name, to which the page has a link.
 
     Parameters
     ----------
@@ -49,11 +54,6 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     PosixPath('out/report/4f1d/report.html')
     """
     from cagp_dist.cartography.chart_style import drawing_style
-    from cagp_dist.report.charts import draw_charts
-    from cagp_dist.report.drawing import inline_svg, save_png
-    from cagp_dist.report.every_time import gallery, survey
-    from cagp_dist.report.maps import ERRORS, draw_maps, map_scales
-    from cagp_dist.report.page import render
     from cagp_dist.report.published import read_run
 
     path = Path(run_path)
@@ -62,25 +62,38 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
         refuse_linked_folders(target.parents[1])
     with run_in_use(path), drawing_style():
         run = read_run(path)
-        every = survey(path, run) if len(run.times) > 1 else None
-        scales = None if every is None else map_scales(run, every.spans)  # the same at all times
-        maps = draw_maps(run, scales, varying=ERRORS if every is None else every.varying)
-        tall = float(maps[-1].figure.get_size_inches()[1])
-        drawings = [*maps, *draw_charts(run, pit_height_inches=tall)]
-        figures = {drawing.name: inline_svg(drawing) for drawing in drawings}
-        page = render(run, figures, None if every is None or scales is None else gallery(run, every, scales))
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            for drawing in drawings:
-                save_png(drawing, target)
-            with replacing(target / "report.html") as temporary:
-                temporary.write_text(page, encoding="utf-8")
-        except OSError as error:
-            raise ConfigurationError(
-                f"cannot write the report into {target} ({error.strerror or error}); "
-                "choose a directory that exists or can be created, with a few megabytes free.",
-                key="not-writable",
-            ) from error
+        for name in run.variables[1:]:
+            _write(path, read_run(path, name), target / name)
+        return _write(path, run, target)
+
+
+def _write(path: Path, run: "PublishedRun", target: Path) -> Path:
+    """Write the report of a run, of one of its variables, with `drawing_style`."""
+    from cagp_dist.report.charts import draw_charts
+    from cagp_dist.report.drawing import inline_svg, save_png
+    from cagp_dist.report.every_time import gallery, survey
+    from cagp_dist.report.maps import ERRORS, draw_maps, map_scales
+    from cagp_dist.report.page import render
+
+    every = survey(path, run) if len(run.times) > 1 else None
+    scales = None if every is None else map_scales(run, every.spans)  # the same at all times
+    maps = draw_maps(run, scales, varying=ERRORS if every is None else every.varying)
+    tall = float(maps[-1].figure.get_size_inches()[1])
+    drawings = [*maps, *draw_charts(run, pit_height_inches=tall)]
+    figures = {drawing.name: inline_svg(drawing) for drawing in drawings}
+    page = render(run, figures, None if every is None or scales is None else gallery(run, every, scales))
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for drawing in drawings:
+            save_png(drawing, target)
+        with replacing(target / "report.html") as temporary:
+            temporary.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write the report into {target} ({error.strerror or error}); "
+            "choose a directory that exists or can be created, with a few megabytes free.",
+            key="not-writable",
+        ) from error
     return target / "report.html"
 
 

@@ -59,6 +59,7 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
         scripts=("player.js", "times.js") if every_time is not None else (),
         title=f"{run.variable.heading}, {when_all(run.times)}",
         lede=_lede(run),
+        others=_other_variables(run),
         figures=_captioned(run, figures),
         tiles=_tiles(run),
         pills=_pills(run),
@@ -87,6 +88,14 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
         "Equal Earth projection, regions in plate carree. Coastlines: Natural Earth 1:110 million "
         "(simplified, for orientation only), public domain.",
     )
+
+
+def _other_variables(run: PublishedRun) -> list[tuple[str, str]]:
+    """Names of the other variables of the run, and where the pages of these are from this one."""
+    back = "" if run.variables[:1] == (run.variable.name,) else "../"
+    folders = [f"{name}/" if at else "" for at, name in enumerate(run.variables)]
+    pages = zip(run.variables, folders, strict=True)
+    return [(name, f"{back}{folder}report.html") for name, folder in pages if name != run.variable.name]
 
 
 def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Figure]:

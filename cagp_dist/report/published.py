@@ -25,8 +25,11 @@ from cagp_dist.store.published_variables import (
     RECALIBRATED,
     REGION,
     REGION_DEFINITION,
+    SCORED,
     SCORES,
     STATION_NAME,
+    VARIABLES_OF_RUN,
+    of_another,
     table,
 )
 from cagp_dist.variables import T2M, Variable
@@ -212,6 +215,7 @@ class PublishedRun:
     trace: Mapping[str, Array]  # scores after each ``iteration``, by their published names; 0 is the prior
     attributes: Attributes
     variable: Variable = T2M
+    variables: tuple[str, ...] = ()  # of the run, where there are several
     fine: MeanMap | None = None  # where the mean has a finer map than the error bars
     places: PublishedPlaces | None = None
     simulation: Simulation | None = None
@@ -230,8 +234,8 @@ class PublishedRun:
         return self.attributes.text("solver_calibration") or said
 
 
-def read_run(path: Path) -> PublishedRun:
-    """Read a published run; of the maps, the first time alone."""
+def read_run(path: Path, variable_name: str | None = None) -> PublishedRun:
+    """Read a published run; of the maps, the first time alone. Of several variables, the first or one."""
     if not (path / "zarr.json").is_file():
         raise StoreError(
             f"there is no published run at {path}; expected a Zarr store OUT/runs/<run_key>.zarr. "
@@ -246,8 +250,13 @@ def read_run(path: Path) -> PublishedRun:
             f"reads format {FORMAT_VERSION}. Run its job again: it is the attribute `job` of the run.",
             key="format-of-run",
         )
+    names = tuple(attributes.lines(VARIABLES_OF_RUN))
     with open_published_group(path, "posterior") as unnamed:
-        variable = variable_in(unnamed.dataset) or T2M
+        own = unnamed.dataset
+        if names:
+            first = variable_name or names[0]
+            own = own[[f"{first}_mean", f"{first}_std"]]
+        variable = variable_in(own) or T2M
         posterior = replace(unnamed, variable=variable)
         times = posterior.dataset["time"].values.astype("datetime64[s]")
         observed, mean, std, noisy = posterior.of("", "_mean", "_std", "_predictive_std")
@@ -255,9 +264,11 @@ def read_run(path: Path) -> PublishedRun:
         about = str(posterior.dataset[f"{variable.name}_std"].attrs.get("long_name", ""))
         both = about.endswith(RECALIBRATED)
         points = TestPoints(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
-    with open_published_group(path, "trace") as trace:
+    beside = names.index(variable.name) if names else 0
+    scores, iterations = (of_another(name, variable.name) if beside else name for name in SCORED)
+    with open_published_group(path, iterations) as trace:
         traced = {name: trace.values(name) for name in ("iteration", *SCORES)}
-    with open_published_group(path, "calibration") as calibration:
+    with open_published_group(path, scores) as calibration:
         scored = _calibration_of(calibration)
 
     def optional(name: str, read: Callable[[OpenGroup], T], *, beside: str = "", **at: int) -> T | None:
@@ -277,6 +288,7 @@ def read_run(path: Path) -> PublishedRun:
         both_recalibrated=both,
         attributes=attributes,
         variable=variable,
+        variables=names,
         fine=optional("map", _mean_of, beside="map_std", time=0),
         places=optional("targets", _places_of, time=0),
         simulation=optional("simulation", _simulation_of),

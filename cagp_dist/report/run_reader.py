@@ -11,7 +11,7 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.errors import StoreError
 from cagp_dist.store.group_dataset import count_absent, own_dims, variable_in
-from cagp_dist.store.published_variables import table
+from cagp_dist.store.published_variables import kind_of, table
 from cagp_dist.store.zarr_arrays import opened
 from cagp_dist.variables import T2M, Variable
 
@@ -34,14 +34,14 @@ class OpenGroup:
     def values(self, name: str) -> Array:
         """Read an array as float64, in the order of the table and with as many NaN as its group says."""
         found = self.dataset[name].variable
-        described = table(self.variable)[self.name].get(name)
+        described = table(self.variable)[kind_of(self.name)].get(name)
         if described is not None:
             found = found.transpose(
                 *(dim for dim in own_dims(described.dims, self.dataset.coords) if dim in found.dims)
             )
         values = np.asarray(found.values, dtype=np.float64)
         faulty = np.count_nonzero(~np.isfinite(values))
-        expected = count_absent(self.name, name, found, self.dataset.attrs, self.variable)
+        expected = count_absent(kind_of(self.name), name, found, self.dataset.attrs, self.variable)
         if faulty != expected or np.isinf(values).any():
             raise StoreError(
                 f"{faulty} of {values.size} values of {name!r} are not finite; a missing chunk reads as NaN. "
@@ -67,7 +67,7 @@ def _with_time(group: str, dataset: xr.Dataset) -> xr.Dataset:
     """Give a run without time the one time NaT, so that all runs are read alike."""
     if "time" in dataset.coords:
         return dataset
-    known = table(variable_in(dataset) or T2M).get(group, {})
+    known = table(variable_in(dataset) or T2M).get(kind_of(group), {})
     timed = [name for name in map(str, dataset.data_vars) if name in known and "time" in known[name].dims]
     undated = np.array(["NaT"], dtype="datetime64[ns]")
     return dataset.assign({name: dataset[name].expand_dims(time=undated) for name in timed})

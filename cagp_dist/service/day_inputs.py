@@ -16,7 +16,7 @@ from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.errors import DataError, StoreError
 from cagp_dist.fields.files.file_catalogue import file_version
 from cagp_dist.fields.files.local_files import versions_by_time
-from cagp_dist.service.ingest import is_remote, selection_of, store_path
+from cagp_dist.service.ingest import is_remote, one_by_one, selection_of, store_path
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.task import targets_path
@@ -68,6 +68,9 @@ def _unknown(time: np.datetime64) -> None:
 
 def _versions(job: Job) -> Callable[[np.datetime64], object]:
     """Give what tells which versions of which files have a time; nothing where that is not known."""
+    if len(job.observations.variables) > 1:
+        of_each = [_versions(each) for each in one_by_one(job)]
+        return lambda time: [versions(time) for versions in of_each]
     table = job.observations
     address = table.source.partition(":")[2]
     if table.kind == "file":
@@ -113,6 +116,6 @@ def _others(job: Job) -> list[str]:
     """Digests of what is read beside the observations."""
     targets = job.design.targets
     return [
-        job.prior.mean_sha256(job.observations.variable),
+        job.prior.mean_sha256(job.observations.variables[0]),
         "" if targets is None else file_sha256(targets_path(targets)),
     ]

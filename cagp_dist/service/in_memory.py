@@ -40,11 +40,11 @@ def written_observations(job: Job, held: xr.Dataset | None) -> Iterator[Job]:
 
 
 def observations_of(job: Job, observations: xr.DataArray | xr.Dataset | xr.DataTree) -> xr.Dataset:
-    """Give the variable of a job in memory, with what a file can hold, and not packed as its file was."""
-    variable = job.observations.variable
+    """Give the variables of a job in memory, with what a file can hold, and not packed as its file was."""
+    names = job.observations.variables
     if isinstance(observations, xr.DataTree):
         group = (job.observations.select or {}).get(GROUP)
-        observations = dataset_of(observations, variable, group)
+        observations = dataset_of(observations, names[0], group)
     if not isinstance(observations, xr.DataArray | xr.Dataset):
         raise ArgumentError(
             f"observations is of type {type(observations).__name__}; expected an object of xarray with the "
@@ -53,19 +53,21 @@ def observations_of(job: Job, observations: xr.DataArray | xr.Dataset | xr.DataT
         )
     dataset = observations
     if isinstance(dataset, xr.DataArray):
-        dataset = dataset.to_dataset(name=variable if dataset.name is None else str(dataset.name))
-    if variable not in dataset:
-        there = ", ".join(map(repr, dataset.data_vars))
-        raise ArgumentError(
-            f"observations have no variable {variable!r}, that of the job; they have {there}. Rename one.",
-            key="absent-variable",
-        )
-    if dataset[variable].dtype.kind not in "fiub":
-        raise DataError(
-            f"{variable!r} has the type {dataset[variable].dtype}; expected numbers.", key="no-numbers"
-        )
+        dataset = dataset.to_dataset(name=names[0] if dataset.name is None else str(dataset.name))
+    for variable in names:
+        if variable not in dataset:
+            there = ", ".join(map(repr, dataset.data_vars))
+            raise ArgumentError(
+                f"observations have no variable {variable!r}, that of the job; they have {there}. Rename "
+                "one.",
+                key="absent-variable",
+            )
+        if dataset[variable].dtype.kind not in "fiub":
+            raise DataError(
+                f"{variable!r} has the type {dataset[variable].dtype}; expected numbers.", key="no-numbers"
+            )
     # what lies beside the values may change their meaning, such as levels of points
-    dims = {*dataset[variable].dims}
+    dims = {dim for variable in names for dim in dataset[variable].dims}
     beside = [name for name, held in dataset.variables.items() if held.ndim < 2 or {*held.dims} <= dims]
     kept = dataset.drop_vars([name for name in dataset.variables if name not in beside]).compute()
     kept = kept.drop_encoding()

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from cagp_dist.fields.canonical import joined_times
 from cagp_dist.fields.selection import Selection, parse_times
 from cagp_dist.fields.sources import SOURCES, Access, open_selected, source_times, where_of
 from cagp_dist.fields.synthetic import DEFAULT_TIMES, Synthetic
+from cagp_dist.fields.together import together
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile.config import job_of_fit_times, with_fit_times, with_listed_times
 from cagp_dist.service.jobfile.job import Job
@@ -64,8 +66,18 @@ def ingest(job: Job, *, report: Report) -> xr.Dataset:
     Call it inside an output lock. A file is always read, so that one that was replaced is noticed. With
     ``window_hours`` they are those of all times within it.
     """
+    if len(job.observations.variables) > 1:
+        return together([ingest(each, report=report) for each in one_by_one(job)])
     job = _with_window(job, report=report)
     return _healed(lambda: _ingest(job, report), report)
+
+
+def one_by_one(job: Job) -> list[Job]:
+    """Give the jobs that read one variable each."""
+    table = job.observations
+    if len(table.variables) == 1:
+        return [job]
+    return [job.model_copy(update={"observations": table.of_variable(name)}) for name in table.variables]
 
 
 def _ingest(job: Job, report: Report) -> xr.Dataset:
@@ -155,6 +167,10 @@ def peek(job: Job) -> xr.Dataset | None:
     def report(text: str) -> None:
         pass
 
+    if len(job.observations.variables) > 1:
+        fields = [peek(each) for each in one_by_one(job)]
+        known = [field for field in fields if field is not None]
+        return together(known) if len(known) == len(fields) else None
     job = _with_window(job, report=report, offline=True)
     stored = stored_observations(job)
     if stored is not None or is_remote(job.observations):
@@ -216,21 +232,26 @@ def _with_window(job: Job, *, report: Report, offline: bool = False) -> Job:
 
 
 def available_times(job: Job, *, report: Report, damaged: Damaged | None = None) -> Times:
-    """Ask the source of a job which times it has, ascending; raises as `ingest`."""
-    table = job.observations
-    report(f"looking up the times of {without_secrets(table.source, table.source)}")
-    return source_times(
-        table.source,
-        selection_of(table),
-        cache_directory=job.output.folder / "downloads",
-        damaged=damaged,
-    )
+    """Ask the source of a job which times it has of all variables, ascending; raises as `ingest`."""
+    source = job.observations.source
+    report(f"looking up the times of {without_secrets(source, source)}")
+    found = [
+        source_times(
+            source,
+            selection_of(each.observations),
+            cache_directory=job.output.folder / "downloads",
+            damaged=damaged,
+        )
+        for each in one_by_one(job)
+    ]
+    return reduce(np.intersect1d, found)
 
 
 def ingested_times(job: Job) -> Times | None:
     """Return the times of a remote source that were ingested before, ascending; None if there are none."""
-    path = store_path(job.output.folder, job.observations, content=None)
-    found = stored_times(path) if path.exists() else np.empty(0, dtype="datetime64[ns]")
+    paths = [store_path(job.output.folder, each.observations, content=None) for each in one_by_one(job)]
+    times = [stored_times(path) if path.exists() else np.empty(0, "datetime64[ns]") for path in paths]
+    found = reduce(np.intersect1d, times)
     return found if found.size else None
 
 
@@ -245,10 +266,10 @@ def _open(job: Job, *, cache: Path, report: Report, wait_seconds: float | None =
 def selection_of(table: ObservationsTable, labels: Collection[str] = ()) -> Selection:
     """Give the settings of a job that say what is wanted of its source, at all times."""
     return Selection(
-        value=table.variable,
+        value=table.name,
         columns={} if table.columns is None else table.columns.named,
-        noise_std=table.noise_std,
-        units=table.units,
+        noise_std=None if isinstance(table.noise_std, dict) else table.noise_std,
+        units=None if isinstance(table.units, dict) else table.units,
         missing=table.missing,
         where=where_of(table.source, table.where, level=table.level, select=table.select),
         crs=table.crs,
@@ -269,9 +290,9 @@ def _synthetic(table: ObservationsTable) -> Synthetic:
 
 def store_path(root: Path, table: ObservationsTable, *, content: str | None) -> Path:
     """One store for each source and grid; for files and synthetic fields, for each content or settings."""
-    identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
+    identity = [table.source if is_remote(table) else content, table.name, table.area, table.grid_degrees]
     reading = {key: value for key, value in table.reading().items() if key != "variable"}
-    if variable_named(table.variable).measure:  # without a word their stores had logarithms once
+    if variable_named(table.name).measure:  # without a word their stores had logarithms once
         reading["transform"] = table.transform
     digest = text_sha256(json.dumps([*identity, reading] if reading else identity))[:12]
     return root / "observations" / f"{table.kind}-{digest}.zarr"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import combinations
 from math import isfinite
 from operator import add
 from statistics import NormalDist
@@ -14,7 +15,7 @@ import numpy as np
 from cagp_dist.errors import DataError
 from cagp_dist.factors import Anisotropic
 from cagp_dist.gram.ring_filter import RingFilter
-from cagp_dist.kernels import Family, Kernel, name_of
+from cagp_dist.kernels import Family, Kernel, chosen_by, name_of
 from cagp_dist.pipeline import (
     NAMES,
     FitProgress,
@@ -28,7 +29,7 @@ from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, innovations_over_scale
 from cagp_dist.pipeline.fitting import Sites, effective_times
-from cagp_dist.pipeline.map_mean import mean_of
+from cagp_dist.pipeline.map_mean import MeansByLabel, mean_of
 from cagp_dist.pipeline.steps import fit
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import advice
@@ -79,7 +80,12 @@ class FittedPrior:
         return self.model.fit_is_usable
 
     def estimates(self) -> list[tuple[str, float, float]]:
-        """Name, value and standard error of each number, in the order of the job file."""
+        """Name, value and standard error of each number, in the order of the job file.
+
+        Of several variables none: their numbers cannot be given.
+        """
+        if self.model.correlations is not None:
+            return []
         parts, errors = len(self.prior.kernel.parts), self.result.standard_errors
         hours = () if self.hours_error is None else (self.hours_error,)
         of_all = (*each(errors.lengthscale), *each(errors.variance), errors.noise_variance)
@@ -99,6 +105,8 @@ class FittedPrior:
 
     def intervals(self) -> list[tuple[float, float]]:
         """Central 95 % interval of each number, symmetric on the log scale, in the order of `estimates`."""
+        if self.model.correlations is not None:
+            return []
         ends = list(self.result.intervals(LEVEL).values())
         *others, (low, high) = (ends[place] for place in self._places)
         if (error := self.hours_error) is not None:
@@ -138,7 +146,7 @@ class FittedPrior:
         numbers = ", ".join(
             f"{name.replace('_', ' ')} {value:.4g} ± {error:.1g}" for name, value, error in self.estimates()
         )
-        text = f"{self.result.status.value}, {numbers}"
+        text = f"{self.result.status.value}, {numbers or self._together()}"
         if isinstance(shape := self.prior.kernel, Anisotropic):
             text += (
                 f", distances count {shape.ratio:.3g} times less along {shape.azimuth_degrees:.0f} degrees"
@@ -157,6 +165,29 @@ class FittedPrior:
             text += " independent ones"
         return text
 
+    def _spread(self) -> dict[str, object]:
+        """Give standard errors and intervals of the numbers."""
+        if self.model.correlations is not None:
+            return {}
+        return {
+            "standard_errors": by_name(self.prior, [_finite(error) for _, _, error in self.estimates()]),
+            "intervals": by_name(self.prior, [[_finite(end) for end in ends] for ends in self.intervals()]),
+            "intervals_level": LEVEL,
+        }
+
+    def _together(self) -> str:
+        """Say how several variables go together."""
+        assert self.model.correlations is not None
+        assert isinstance(self.model.mean, MeansByLabel)
+        names, known = self.model.mean.names, self.model.correlations
+        lengthscales = " and ".join(f"{length:.4g}" for length in self.model.lengthscales)
+        pairs = [
+            f"{names[first]} with {names[second]} {known.values[first, second]:.2f} ± "
+            f"{known.standard_errors[first, second]:.1g}"
+            for first, second in combinations(range(len(names)), 2)
+        ]
+        return f"lengthscale {lengthscales}, correlation of {', '.join(pairs)}"
+
     def attributes(self) -> dict[str, object]:
         """Give what the published run says of the fit; a number that there is not is null."""
         result = self.result
@@ -171,9 +202,7 @@ class FittedPrior:
             "status": result.status.value,
             "status_advice": self.advice,
             "log_likelihood": _finite(result.log_likelihood),
-            "standard_errors": by_name(self.prior, [_finite(error) for _, _, error in self.estimates()]),
-            "intervals": by_name(self.prior, [[_finite(end) for end in ends] for ends in self.intervals()]),
-            "intervals_level": LEVEL,
+            **self._spread(),
             **{
                 name: _finite(value) if isinstance(value, float) else value
                 for name, value in self.model.ellipses.items()
@@ -191,7 +220,8 @@ class FittedPrior:
 
 def numbers_of(model: FittedModel) -> Prior:
     """Kernel of the field and noise, beside what is known of it; mean and shared errors stand elsewhere."""
-    none = NO_NUGGET * float(model.known_noise.min())  # where the noise is held at what is known
+    known = model.known_noise[model.known_noise > 0.0]
+    none = NO_NUGGET * float(known.min() if known.size else 1.0)  # where the noise is held at what is known
     return Prior(model.field_kernel, model.nugget or none)
 
 
@@ -322,7 +352,10 @@ def fitted_to(fit_to: FitTo, *, observed: int, field: int | None) -> str:
 
 
 def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
-    """``[prior]`` of a job file with the fitted numbers, ready to paste."""
+    """``[prior]`` of a job file with the fitted numbers, ready to paste; not of several variables."""
+    if fitted.model.correlations is not None:
+        named = "" if chosen_by(table.kernel) else f"\nkernel = {_quoted(table.kernel)}"
+        return f"# The numbers of several variables are fitted by each run.\n[prior]{named}"
     written = by_name(fitted.prior, [f"{number:.6g}" for number in prior_numbers(fitted.prior)])
     numbers = [
         f"{name} = [{', '.join(value)}]" if isinstance(value, list) else f"{name} = {value}"

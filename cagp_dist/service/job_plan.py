@@ -199,7 +199,8 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
     table = job.prior
     often = 1
     if size.folds and table.fit_to == "observed" and not table.fit_times:
-        often += fits_of_folds(size.observed, size.folds, in_time=table.in_time)
+        many = table.in_time or len(job.observations.variables) > 1
+        often += fits_of_folds(size.observed, size.folds, many_numbers=many)
     if table.in_time:
         values, deviating = size.joined, False
         if seen is not None and (of_times := seen.seen) is not None:

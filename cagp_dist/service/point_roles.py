@@ -6,7 +6,7 @@ others.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -121,6 +121,27 @@ def design_points(points: Observations, *, table: DesignTable, block_size: int) 
         in_folds=in_folds,
         calibration=kept,
         calibration_blocks=blocks,
+    )
+
+
+def design_of_variables(points: Observations, variables: int, table: DesignTable, block_size: int) -> Design:
+    """Choose places, of points that are all places once for each variable: a place is held out of all."""
+    n, each = points.north.size // variables, np.arange(variables)
+    there = points.present.reshape(-1, variables, n).any(axis=1)
+    places = replace(points.at(np.arange(n)), values=np.where(there, 1.0, np.nan), beside={})
+    found = design_points(places, table=table, block_size=block_size)
+    train = (each * n + found.train[:, None]).ravel()
+    test = (each[:, None] * n + found.test).ravel()
+    in_folds = found.in_folds
+    if in_folds is not None and in_folds.folds is not None:
+        folds = np.tile(in_folds.folds, variables)
+        in_folds = Split(test, test, folds, folds, in_folds.blocks)
+    return replace(
+        found,
+        train=train[points.present[:, train].any(axis=0)],
+        test=test,
+        test_weights=np.tile(found.test_weights, variables),
+        in_folds=in_folds,
     )
 
 

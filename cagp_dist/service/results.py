@@ -23,7 +23,9 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.field_solves import SampledMap, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.labelled_fit import variances_of
 from cagp_dist.pipeline.map_cells import MapCells
+from cagp_dist.pipeline.map_mean import MeansByLabel
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.recalibration import Distribution, Distributions
 from cagp_dist.pipeline.steps import FEW_PLACES
@@ -36,10 +38,19 @@ from cagp_dist.service.map_cells import Wanted
 from cagp_dist.service.point_roles import Design
 from cagp_dist.service.simulated_jobs import Simulated
 from cagp_dist.service.task import PreparedJob, bias_kind
+from cagp_dist.service.variables import of_variable
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
-from cagp_dist.store.published_variables import INNOVATIONS, JOB, PREVIOUS_RUN, STATE
+from cagp_dist.store.published_variables import (
+    INNOVATIONS,
+    JOB,
+    PREVIOUS_RUN,
+    SCORED,
+    STATE,
+    VARIABLES_OF_RUN,
+    of_another,
+)
 from cagp_dist.store.rights import rights_of
 from cagp_dist.text import without_secrets
 from cagp_dist.variables import Variable
@@ -54,7 +65,32 @@ _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
 
 def groups_of(prepared: PreparedJob, result: Result) -> dict[str, xr.Dataset]:
-    """Arrange a result for publication."""
+    """Arrange a result for publication; of several variables, groups of scores are there for each."""
+    if not prepared.variables:
+        return _groups_of_one(prepared, result)
+    groups: dict[str, xr.Dataset] = {}
+    for label, variable in enumerate(prepared.variables):
+        for name, group in _groups_of_one(*of_variable(prepared, result, label)).items():
+            if name in SCORED and label:  # see `groups_of_scores`
+                groups[of_another(name, variable.name)] = group
+            elif name in groups:
+                groups[name] = xr.merge(
+                    [groups[name], group], compat="override", join="exact", combine_attrs="drop_conflicts"
+                )
+            else:
+                groups[name] = group
+    return groups
+
+
+def groups_of_scores(prepared: PreparedJob) -> dict[str, str]:
+    """Name the groups of held-out verification by variables; nothing where there is one variable."""
+    first, *others = SCORED[0], *(of_another(SCORED[0], each.name) for each in prepared.variables[1:])
+    names = [variable.name for variable in prepared.variables]
+    return dict(zip(names, [first, *others], strict=False))
+
+
+def _groups_of_one(prepared: PreparedJob, result: Result) -> dict[str, xr.Dataset]:
+    """Arrange the result of one variable."""
     found = _Found(prepared, result)
     points, train = prepared.points, prepared.design.train
     observed = schema.values_group("observations", **_placed(points, train), values=points.values[:, train])
@@ -375,7 +411,6 @@ def attributes_of(
 ) -> dict[str, object]:
     """Say where a run comes from and what was found."""
     calibration, solution, model = groups["calibration"], result.solution, result.priors.model
-    prior = numbers_of(model)
     job, points, cells = prepared.job, prepared.points, prepared.design.cells
     blank = 0 if cells is None else cells.blank
     # as runs of versions that had a choice say it
@@ -396,19 +431,13 @@ def attributes_of(
         "solver": _solver_said(prepared, solution),
         "solver_calibrated": prepared.solver.calibrated == "exact",
         "solver_calibration": prepared.solver.calibrated,
-        "noise_variance": result.usual_noise,
-        **_known_noise(points),
+        **({VARIABLES_OF_RUN: [each.name for each in prepared.variables]} if prepared.variables else {}),
+        **_noise_said(prepared, result),
         **_cross_validation(prepared),
         **_blocks(prepared),
         **({} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}),
         **_sharp(result.distributions),
-        "prior": {
-            **kernel_keys(prior.kernel),
-            "mean": job.prior.mean,
-            **estimate,
-            **by_name(prior, prior_numbers(prior)),
-            **({"bias_std": [*model.bias_std.values()]} if model.bias_std else {}),
-        },
+        "prior": {**_kernel_said(model), "mean": job.prior.mean, **estimate},
         **({} if result.innovations is None else {INNOVATIONS: result.innovations.attributes()}),
         **({} if prepared.carried is None else {PREVIOUS_RUN: prepared.carried.attributes()}),
         **({} if points.space.has_latitudes else {"geometry": points.space.text, **points.space.said}),
@@ -464,18 +493,40 @@ def self_contained(
         "source": f"Gaussian-process regression ({software}) of observations from {source}",
         "license": rights.license,
         "acknowledgement": rights.attribution,
-        "noise_variance": attributes["noise_variance"],
+        **({name: noise} if (noise := attributes.get(name := "noise_variance")) is not None else {}),
         **({"noise_variance_units": square_of(units)} if units else {}),
     }
     return {name: group.assign_attrs(said) for name, group in groups.items()}
 
 
-def _known_noise(points: Observations) -> dict[str, object]:
-    """Give the errors of measurements where they are known; the ``noise_variance`` of the prior is beside."""
+def _kernel_said(model: FittedModel) -> dict[str, object]:
+    """Give the kernel with its numbers, as a job would; of several variables, how they go together."""
+    if (known := model.correlations) is None:
+        prior = numbers_of(model)
+        biases = {"bias_std": [*model.bias_std.values()]} if model.bias_std else {}
+        return {**kernel_keys(prior.kernel), **by_name(prior, prior_numbers(prior)), **biases}
+    assert isinstance(model.mean, MeansByLabel)
+    names = model.mean.names
+    variances, _ = variances_of(model.kernel, len(names))
+    said = {name: value if np.isfinite(value) else None for name, value in known.attributes(names).items()}
+    stds = dict(zip(names, np.sqrt(variances).tolist(), strict=True))
+    return {"kernel": repr(model.kernel), "lengthscale": [*model.lengthscales], "prior_std": stds, **said}
+
+
+def _noise_said(prepared: PreparedJob, result: Result) -> dict[str, object]:
+    """Give the usual noise of an observation, of several variables of each, and what is known of errors."""
+    if prepared.variables:
+        of_each = [of_variable(prepared, result, label)[1] for label in range(len(prepared.variables))]
+        noise = {
+            variable.name: own.usual_noise for variable, own in zip(prepared.variables, of_each, strict=True)
+        }
+        return {"noise_variances": noise}
+    points = prepared.points
     if points.noise_variance is None:
-        return {}
+        return {"noise_variance": result.usual_noise}
     std = np.sqrt(points.noise_variance)
-    return {"known_noise_std": {"smallest": float(std.min()), "largest": float(std.max())}}
+    known = {"smallest": float(std.min()), "largest": float(std.max())}
+    return {"noise_variance": result.usual_noise, "known_noise_std": known}
 
 
 def _sharp(distributions: Distributions) -> dict[str, object]:

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -45,7 +45,13 @@ from cagp_dist.service.job_fit import FittedPrior, fit_prior
 from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold, work_of_errors
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.jobfile.job import ClusterTable, Job
-from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
+from cagp_dist.service.results import (
+    attributes_of,
+    groups_of,
+    groups_of_scores,
+    self_contained,
+    simulation_group_of,
+)
 from cagp_dist.service.sharp_jobs import FACTORS, sharpened
 from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_job
 from cagp_dist.service.task import PreparedJob, Simulations, choice_line, prepare_job
@@ -76,6 +82,8 @@ class Outcome:
     already_done: bool  # whether the same run was there already and nothing was computed
     simulation: xr.Dataset | None = None  # group of the run, if fields were simulated
     regions: xr.Dataset | None = None  # group of the run, if means over regions were asked for
+    # of several variables, the scores of each by its name
+    by_variable: Mapping[str, xr.Dataset] = field(default_factory=dict)
     published_as: str = ""  # where readers find it: its path, or the address of which that is a copy
 
     @property
@@ -201,7 +209,7 @@ def run(
             whole = self_contained(groups, attributes, prepared.points, source=source, run_key=key)
             path = output.publish(whole, run_key=key, attributes=attributes)
             checkpoints.remove()
-    return _outcome(path, solution.status, groups, output)
+    return _outcome(path, solution.status, groups, output, scored=groups_of_scores(prepared))
 
 
 def _check_simulated(job: Job) -> None:
@@ -227,7 +235,13 @@ def _check_simulated(job: Job) -> None:
 
 
 def _outcome(
-    path: Path, status: Status, groups: Mapping[str, xr.Dataset], output: Output, *, done: bool = False
+    path: Path,
+    status: Status,
+    groups: Mapping[str, xr.Dataset],
+    output: Output,
+    *,
+    scored: Mapping[str, str],
+    done: bool = False,
 ) -> Outcome:
     return Outcome(
         path,
@@ -236,6 +250,7 @@ def _outcome(
         already_done=done,
         simulation=groups.get("simulation"),
         regions=groups.get("regions"),
+        by_variable={name: groups[group] for name, group in scored.items()},
         published_as=output.name_of(path),
     )
 
@@ -462,10 +477,12 @@ def _simulated(
 def _already_done(output: Output, path: Path, prepared: PreparedJob) -> Outcome:
     """Make a run that was published before the current one, and read its scores."""
     output.make_current(path)
-    names = ["calibration"] + ["simulation"] * (prepared.simulations is not None)
+    scored = groups_of_scores(prepared)
+    names = ["calibration", *scored.values()] + ["simulation"] * (prepared.simulations is not None)
     names += ["regions"] * bool(prepared.design.regions)
     groups = {name: read_group(path, name) for name in names}
-    return _outcome(path, Status(str(read_group(path).attrs["status"])), groups, output, done=True)
+    status = Status(str(read_group(path).attrs["status"]))
+    return _outcome(path, status, groups, output, scored=scored, done=True)
 
 
 def ingest_only(job: Job, *, observe: Observer = silent) -> None:

@@ -21,9 +21,11 @@ from cagp_dist.fields.backgrounds import read_background
 from cagp_dist.fields.canonical import field_variable, labels_of, observation_points, space_of
 from cagp_dist.fields.selection import parse_times
 from cagp_dist.fields.tables import read_places
+from cagp_dist.fields.together import points_together, variables_of
 from cagp_dist.geometry import coinciding
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.kernels import AUTO, KERNELS, Family, Lengthscales, families_of
+from cagp_dist.gram.targets import joined_targets
+from cagp_dist.kernels import AUTO, KERNELS, PLACE, VARIABLE, Family, Lengthscales, families_of
 from cagp_dist.means import MEANS, EstimatedMean, FieldMean, MeanFamily, PlacedFamily, WithCovariates
 from cagp_dist.pipeline import (
     MOST_FLAT,
@@ -44,7 +46,7 @@ from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.fitted_model import ellipse_of
 from cagp_dist.pipeline.labels import NO_LABEL, Labels, check_groups, shared_errors
 from cagp_dist.pipeline.map_cells import MapCells
-from cagp_dist.pipeline.map_mean import MeanLike, PartlyKnown, known_at, known_of, unknown_text
+from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, known_at, known_of, unknown_text
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.maps_at_times import SAME_HOUR
 from cagp_dist.pipeline.model_settings import COMPARED_IN_TIME, ModelSettings
@@ -60,7 +62,7 @@ from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.prior_table import PriorNumbers
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import Wanted, samples_of_map
-from cagp_dist.service.point_roles import Design, design_points
+from cagp_dist.service.point_roles import Design, design_of_variables, design_points
 from cagp_dist.space import SPHERE, Space, moved
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.store.batches import PRELIMINARY
@@ -68,11 +70,12 @@ from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import shown_time
+from cagp_dist.variables import Variable
 from cagp_dist.versions import numerical_version
 
 logger = logging.getLogger(__name__)
 
-JobMean: TypeAlias = MeanFamily | EstimatedMean | Background
+JobMean: TypeAlias = MeanFamily | EstimatedMean | Background | MeansByLabel
 
 # Kernels in time by their names in job files; None: one kernel of the distance in space and time together
 TIME_KERNELS: dict[str, Family | None] = {
@@ -144,6 +147,9 @@ class ChosenPoints:
     seen: SeenTimes | None = None  # what informs its times, where they inform each other
     # by columns, the names of those whose observations share an error
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    variables: tuple[
+        Variable, ...
+    ] = ()  # where there are several: the points are those of one after the other
     carried: Carried | None = None  # the state of the previous run, where the job asks for that
 
     @cached_property
@@ -174,15 +180,21 @@ class ChosenPoints:
         cells, fine = (
             None if each is None else each.inputs(spacing) for each in (design.cells, design.mean_cells)
         )
-        free = dict.fromkeys(self.labels, NO_LABEL)
+        free = dict.fromkeys(points.beside, NO_LABEL)
 
         def field_at(wanted: Array | LinearFunctionals | None) -> Array | LinearFunctionals | None:
-            """Give what is wanted of the field, without shared errors."""
-            return None if wanted is None else MapPoints.of(wanted).beside(free).wanted
+            """Give what is wanted of the field, or of one variable after the other, without shared errors."""
+            if wanted is None or not self.variables:
+                return None if wanted is None else MapPoints.of(wanted).beside(free).wanted
+            every = range(len(self.variables))
+            each = [MapPoints.of(wanted).beside({**free, VARIABLE: float(label)}) for label in every]
+            return joined_targets([points.wanted for points in each])
 
+        tested = design.test[: design.test.size // max(len(self.variables), 1)]
+        held_out = field_at(points.positions[tested]) if self.variables else points.X[tested]
         found = Targets.of_kinds(
             {
-                "held out": points.X[design.test],
+                "held out": held_out,
                 "calibration": points.X[self.calibrating],
                 "cells": None if design.samples else field_at(cells),
                 "places": None if self.wanted is None else field_at(self.wanted.X),
@@ -195,7 +207,8 @@ class ChosenPoints:
         )
         if cells is not None and design.samples:
             return replace(found, sampled_at=MapPoints.of(cells).beside(free), samples=design.samples)
-        return found if fine is None else found.with_mean_at(MapPoints.of(fine).beside(free), like="cells")
+        of_mean = field_at(fine)
+        return found if of_mean is None else found.with_mean_at(MapPoints.of(of_mean), like="cells")
 
     @property
     def columns(self) -> Mapping[str, slice]:
@@ -218,23 +231,24 @@ class ChosenPoints:
     def size(self) -> Size:
         """Count the points."""
         design, cells, recalibration = self.design, self.design.cells, self.recalibration
+        several = max(len(self.variables), 1)
         return Size(
             observed=design.train.size,
             tested=design.test.size,
-            mapped=0 if cells is None else cells.size,
+            mapped=0 if cells is None else several * cells.size,
             blank=0 if cells is None else cells.blank,
             times=self.points.times.size,
             joined=0 if self.seen is None else int(self.seen.counts(self.points.times, design.train).max()),
             apart=self.seen is not None and self.seen.apart,
-            mean_mapped=0 if design.mean_cells is None else design.mean_cells.size,
+            mean_mapped=0 if design.mean_cells is None else several * design.mean_cells.size,
             folds=design.count_folds,
-            places=0 if self.wanted is None else self.wanted.north.size,
+            places=0 if self.wanted is None else several * self.wanted.north.size,
             nodes_per_cell=0 if cells is None else cells.nodes_per_side(self.spacing) ** 2,
             gaps=self.gaps,
             samples=design.samples,
-            regions=len(design.regions or ()),
+            regions=several * len(design.regions or ()),
             biases=sum(map(len, self.labels.values())),
-            region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
+            region_nodes=0 if design.region_means is None else several * len(design.region_means.nodes),
             errors=recalibration.errors,
             with_errors=recalibration.places,
         )
@@ -344,7 +358,11 @@ class PreparedJob(ChosenPoints):
             hyperparameters=table.hyperparameters,
             obstacle=self._obstacle,
             in_time=in_time.get(table.time_kernel or AUTO, COMPARED_IN_TIME),
-            labels=Labels(tuple(self.labels)),
+            labels=Labels(
+                tuple(self.labels),
+                tuple(variable.name for variable in self.variables),
+                nugget_correlation=table.nugget_correlation,
+            ),
         )
 
     def _held(self, chosen: Indices) -> HeldOut:
@@ -354,6 +372,7 @@ class PreparedJob(ChosenPoints):
             self.points.values[:, chosen],
             self.points.positions[chosen],
             np.zeros(chosen.size) if known is None else known[chosen],
+            labels=self.points.beside[VARIABLE][chosen].astype(np.intp) if self.variables else None,
         )
 
     def _fitted_to(self) -> Observations | None:
@@ -492,6 +511,7 @@ def prepare_job(
         chosen.fold_solver,
         chosen.seen,
         chosen.labels,
+        chosen.variables,
         job=job,
         family=family,
         provenance=provenance,
@@ -502,13 +522,21 @@ def prepare_job(
 
 def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> JobMean:
     """Read what the mean of a job is fitted from, or its background."""
-    table = job.prior
+    table, variables = job.prior, variables_of(field)
+    if variables:
+        points = points_together(field)
+        n, means = points.north.size // len(variables), []
+        for label, variable in enumerate(variables):
+            part = points.at(np.arange(label * n, (label + 1) * n))
+            placed = part.space, part.north[part.there], part.east[part.there]
+            means.append(cast("MeanLike", table.mean_family(variable.name, placed)))
+        return MeansByLabel(tuple(means), tuple(variable.name for variable in variables), VARIABLE)
     places = None
     if isinstance(MEANS.get(table.family), PlacedFamily):
         seen = observation_points(field)
         places = seen.space, seen.north[seen.there], seen.east[seen.there]
     if table.background is None:
-        return table.mean_family(job.observations.variable, places)
+        return table.mean_family(job.observations.name, places)
     variable = field_variable(field)
     around = np.concatenate([each["time"].values for each in (field, fit_field) if each is not None])
     if variable.transform:
@@ -517,7 +545,7 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
             "leave either out.",
             key="background-with-others",
         )
-    estimated = table.mean_family(job.observations.variable, places) if table.estimates_mean else None
+    estimated = table.mean_family(job.observations.name, places) if table.estimates_mean else None
     points = observation_points(field)
     if fit_field is not None and not points.space.has_latitudes:
         raise ConfigurationError(
@@ -528,7 +556,7 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
         table.background,
         table.background_std,
         space=points.space,
-        variable=job.observations.variable,
+        variable=job.observations.name,
         units=variable.units,
         around=around,
         estimated=estimated if isinstance(estimated, EstimatedMean) else None,
@@ -577,17 +605,15 @@ def places_of_fit(prepared: PreparedJob) -> Indices:
     assert prepared.fit_points is not None
     points, others, chosen = prepared.fit_points, prepared.points, prepared.design.train
     of = np.setdiff1d(prepared.design.test, chosen) if prepared.labels else chosen
-    found = coinciding(*(some.space.keys(some.north, some.east) for some in (others.at(of), points)))
-    train = found[found >= 0]
-    if prepared.labels:
-        train = np.setdiff1d(np.arange(points.north.size), train)
+    same = coinciding(*(some.space.keys(some.north, some.east) for some in (points, others.at(of)))) >= 0
+    train = np.flatnonzero(~same if prepared.labels else same)
     if train.size == 0:
         raise DataError(
             f"[prior] fit_times: none of the {chosen.size:,} observed places has a value then; "
             "choose others.",
             key="nothing-at-fit-times",
         )
-    return np.asarray(train)
+    return train
 
 
 def check_every_time(points: Observations, chosen: Indices, mean: JobMean | None) -> None:
@@ -604,6 +630,19 @@ def check_every_time(points: Observations, chosen: Indices, mean: JobMean | None
         basis = np.asarray(mean.basis_at(points.positions[chosen]))
         for fields in fields_by_pattern(present):
             check_estimable(basis[present[fields[0]]], mean.coefficient_names)
+
+
+def check_each_variable(points: Observations, chosen: Indices, variables: Sequence[Variable]) -> None:
+    """Raise `DataError` where a time has no value of a variable at the chosen points."""
+    labels = points.beside[VARIABLE][chosen]
+    for label, variable in enumerate(variables):
+        there = points.present[:, chosen[labels == label]].any(axis=1)
+        if not there.all():
+            raise DataError(
+                f"nothing was observed of {variable.name!r} at {shown_time(points.times[there.argmin()])} at "
+                "the points that predict the others; leave this time out, or map the variables one by one.",
+                key="nothing-observed",
+            )
 
 
 def check_informed(prepared: PreparedJob) -> None:
@@ -681,7 +720,12 @@ def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Chosen
             return chosen_solver(int(seen.counts(points.times, design.train).max()))
         return choose_solver(points, design.train) if named is None else named
 
-    design = design_points(points, table=job.design, block_size=block_size(named))
+    variables = variables_of(field)
+    if variables:
+        design = design_of_variables(points, len(variables), job.design, block_size(named))
+        check_each_variable(points, design.train, variables)
+    else:
+        design = design_points(points, table=job.design, block_size=block_size(named))
     solver = fold_solver = solver_at(design)
     recalibration = _recalibration(job, points, design, solver)
     if map_table is not None and map_table.mask == "observed":
@@ -698,12 +742,14 @@ def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Chosen
     design = replace(design, samples=samples)
     if design.folds is not None:
         fold_solver = solver_at(replace(design, train=design.without_largest_fold))
+    if solver.needs_grid:
+        points.grid_of(design.train)  # refuses points that fill none before anything is fitted
     labels = {axis: names for axis, (_, names) in labels_of(field).items()}
     try:
         check_groups(points.only(design.train), [*labels])
     except ArgumentError as error:
         raise DataError(f"[prior] {error}", key=error.key) from error
-    return ChosenPoints(points, design, recalibration, wanted, solver, fold_solver, seen, labels)
+    return ChosenPoints(points, design, recalibration, wanted, solver, fold_solver, seen, labels, variables)
 
 
 def _recalibration(job: Job, points: Observations, design: Design, solver: Solver) -> Recalibration:
@@ -738,6 +784,13 @@ def _recalibration(job: Job, points: Observations, design: Design, solver: Solve
 def _known_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Observations:
     """Observations of a field, without those where the mean is not known."""
     job.check_space(space_of(field))
+    if variables_of(field):
+        points = points_together(field)
+        if not job.prior.nugget_correlation:
+            return points
+        n = points.north.size // len(variables_of(field))
+        place = (np.arange(points.north.size) % n).astype(np.float64)
+        return replace(points, beside={**points.beside, PLACE: place})
     points = observation_points(field, gaps=job.observations.gaps)
     if not isinstance(family, PartlyKnown):
         return points

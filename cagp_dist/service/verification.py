@@ -101,6 +101,8 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
         job = parse_job(str(attributes[JOB]), name="its job")
     except ConfigurationError as error:  # of an earlier version, with what has been removed since
         raise NotSolvedAgainError(run, error) from error
+    if len(job.observations.variables) > 1:
+        raise NotSolvedAgainError(run, "the numbers of several variables are none that a job can give.")
     said = json.loads(attributes["prior"])
     if "integrated_intervals" in json.loads(attributes.get("fit", "{}")):
         raise NotSolvedAgainError(run, "its numbers are integrated over.")

@@ -20,6 +20,7 @@ from cagp_dist.store.published_variables import (
     NODES_PER_CELL,
     STATION_NAME,
     Attributes,
+    kind_of,
     table,
 )
 from cagp_dist.variables import T2M, Variable, variable_of
@@ -119,7 +120,24 @@ def coordinate(name: str, dimension: str, values: ArrayLike) -> xr.Variable:
 def counting_missing(group: xr.Dataset, name: str) -> xr.Dataset:
     """Say how many values of an array are missing, if there are any: else a run may not have them."""
     missing = int(np.isnan(group[name].values).sum())
+    if missing and name in group:
+        group[name].attrs[MISSING] = missing
     return group.assign_attrs({MISSING: missing}) if missing else group
+
+
+def variables_in(group: xr.Dataset) -> tuple[Variable, ...]:
+    """Tell what a group of a run is about, of several variables of each; none if its arrays do not say."""
+    names = [str(name) for name in group.data_vars]
+    stems = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
+    stems = stems or [
+        name for name in names if group[name].attrs.get("long_name", "").startswith("observed ")
+    ]
+    if len(stems) < 2:
+        found = variable_in(group)
+        return () if found is None else (found,)
+    ends = "_mean", "_std", ""
+    own = [[f"{stem}{end}" for end in ends if f"{stem}{end}" in names] for stem in stems]
+    return tuple(found for of_one in own if (found := variable_in(group[of_one])) is not None)
 
 
 def variable_in(group: xr.Dataset) -> Variable | None:
@@ -218,13 +236,15 @@ _MAP_LONGITUDES = (-360.0, 360.0)  # in order across Greenwich: negative west of
 
 def check_group(name: str, group: xr.Dataset) -> None:
     """Check a group against the table: arrays, dimensions, finite values, plausible ranges."""
-    if name not in GROUPS:
+    kind = kind_of(name)
+    if kind not in GROUPS:
         raise StoreError(
             f"a run has no group {name!r}; expected one of {', '.join(GROUPS)}.", key="group-unknown"
         )
-    about = GROUPS[name]
-    variable = (variable_in(group) if about else None) or T2M
-    arrays = table(variable)[name]
+    name, about = kind, GROUPS[kind]
+    variables = variables_in(group) if about else ()
+    variable = variables[0] if variables else T2M
+    arrays = {key: each for own in (variables or [T2M]) for key, each in table(own)[name].items()}
     of_cells = name in _MAPS and NODES_PER_CELL in group.attrs
     for key, each in arrays.items():
         if key not in group:
@@ -286,5 +306,7 @@ def count_absent(
     if name in _MAPS and found.dims[-2:] in (AXES, tuple(AXES_OF_PLANE.values())):
         return int(str(said.get("blank_cells", 0))) * prod(found.shape[:-2])
     # stations do not all measure at all times
+    if MISSING in found.attrs:
+        return int(found.attrs[MISSING])
     of_each = name in ("calibration", "errors") and found.dims == ("time", "point")
     return int(str(said.get(MISSING, 0))) if of_each or key == variable.name else 0

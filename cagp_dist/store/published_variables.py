@@ -34,6 +34,22 @@ GROUPS: Mapping[str, str] = {
 }
 """The groups of a run, and the dimensions of a place in those whose arrays carry the name of the variable."""
 
+VARIABLES_OF_RUN = "variables"  # attribute of the root: names of several variables, as JSON
+SCORED = "calibration", "trace"
+"""Groups that a run of several variables has once for each: with the name of all but the first at the end."""
+
+
+def of_another(group: str, variable: str) -> str:
+    """Name a group of scores of a variable that is not the first of its run."""
+    return f"{group}_{variable}"
+
+
+def kind_of(group: str) -> str:
+    """Give the group of the table that a group of a run is one of."""
+    first = group.partition("_")[0]
+    return first if group not in GROUPS and first in SCORED else group
+
+
 _TABLE = """
 {v}_mean: posterior map map_std targets regions (time @) field mean
     posterior mean of {said}

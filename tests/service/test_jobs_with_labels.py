@@ -1,9 +1,12 @@
 """Jobs whose observations share errors: the answer of the call, the group of the run, and its checks."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from scipy.stats import norm
 
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError
@@ -116,3 +119,108 @@ def test_what_does_not_go_with_shared_errors_is_refused_by_name(ships):
     with pytest.raises((ConfigurationError, DataError)) as refused:
         cagp.run(root / "refused.toml")
     assert refused.value.key == "labels-of-fields"
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Minimum and maximum at 70 places, each not observed at some, and a job that maps both."""
+    root, generator = tmp_path_factory.mktemp("two"), np.random.default_rng(11)
+    places = generator.uniform([45.0, 0.0], [55.0, 15.0], (70, 2))
+    P = unit_sphere(*places.T)
+    draw = np.linalg.cholesky(cagp.Matern32(0.08, 1.0)(P, P) + 1e-9 * np.eye(70)) @ generator.normal(
+        size=(70, 2)
+    )
+    low = 5.0 + 2.0 * draw[:, 0] + 0.3 * generator.normal(size=70)
+    high = 15.0 + 3.0 * (0.8 * draw[:, 0] + 0.6 * draw[:, 1]) + 0.3 * generator.normal(size=70)
+    table = pd.DataFrame({"lat": places[:, 0], "lon": places[:, 1], "tmin (degC)": low, "tmax (degC)": high})
+    table.loc[50:, "tmin (degC)"] = np.nan
+    table.loc[:9, "tmax (degC)"] = np.nan
+    table.assign(time="2020-06-01").to_csv(root / "two.csv", index=False)
+    job = f"""
+[observations]
+source = "table:{root}/two.csv"
+variable = ["tmin", "tmax"]
+[design]
+test = {{ kind = "random", count = 12, seed = 3 }}
+map = {{ kind = "grid", resolution_degrees = 5.0 }}
+[prior]
+kernel = "matern32"
+[output]
+root = "{root}/out"
+"""
+    (root / "job.toml").write_text(job)
+    return root, job, table
+
+
+def test_two_variables_of_a_job_are_those_of_a_call_without_the_places_that_are_held_out(two, tmp_path):
+    root, _, table = two
+    outcome = cagp.run(root / "job.toml")
+    groups = xr.open_datatree(outcome.path, engine="zarr", consolidated=False)
+    held_out, observed = groups["posterior"], groups["observations"]
+    kept = table[np.isin(table["lat"].round(6), observed["latitude"].values.round(6))]
+    assert len(kept) == 58
+    at = pd.DataFrame({"lat": held_out["latitude"].values, "lon": held_out["longitude"].values})
+    found = cagp.krige(kept, value=["tmin", "tmax"], to=at, kernel="matern32", progress=False)
+    noise = json.loads(groups.attrs["noise_variances"])
+    for name, scores in (("tmin", groups["calibration"]), ("tmax", groups["calibration_tmax"])):
+        mean, std = (held_out[f"{name}_{kind}"].values[0] for kind in ("mean", "std"))
+        np.testing.assert_allclose(mean, found[f"{name}_mean"], atol=1e-8)
+        np.testing.assert_allclose(std, found[f"{name}_std"], atol=1e-8)
+        with_noise = np.hypot(std, found.attrs[f"noise_std_{name}"])
+        np.testing.assert_allclose(held_out[f"{name}_predictive_std"].values[0], with_noise, atol=1e-8)
+        assert noise[name] == pytest.approx(with_noise[0] ** 2 - std[0] ** 2)
+        seen = held_out[name].values[0]
+        z = (seen - mean) / with_noise
+        np.testing.assert_allclose(scores["pit"].values[0], norm.cdf(z), atol=1e-8)
+        assert float(scores["rmse"]) == pytest.approx(np.sqrt(np.nanmean((seen - mean) ** 2)))
+        assert {f"{name}_mean", f"{name}_std"} <= {*groups["map"].data_vars}
+    assert [*outcome.by_variable] == ["tmin", "tmax"]
+    verify_run(outcome.path)
+    with pytest.raises(ConfigurationError):
+        solve_again(outcome.path, points=2)
+    page = write_report(outcome.path, tmp_path)
+    assert 'href="tmax/report.html"' in page.read_text()
+    assert 'href="../report.html"' in (tmp_path / "tmax" / "report.html").read_text()
+
+
+def test_errors_of_two_variables_at_a_place_that_go_together_are_noise_of_each(two):
+    root, job, table = two
+    text = job.replace("[output]", "nugget_correlation = true\n[output]").replace("/out", "/pairs")
+    text = text.replace("[design]", "noise_std = { tmax = 0.2 }\n[design]")
+    (root / "pairs.toml").write_text(text)
+    path = cagp.run(root / "pairs.toml").path
+    run, observed = xr.open_zarr(path, group="map"), xr.open_zarr(path, group="observations")
+    kept = table[np.isin(table["lat"].round(6), observed["latitude"].values.round(6))]
+    found = cagp.krige(
+        kept,
+        value=["tmin", "tmax"],
+        noise_std={"tmax": 0.2},
+        nugget_correlation=True,
+        to=run[["latitude", "longitude"]],
+        kernel="matern32",
+        progress=False,
+    )
+    for name in ("tmin", "tmax"):
+        np.testing.assert_allclose(run[f"{name}_mean"].values[0], found[f"{name}_mean"], atol=1e-8)
+        np.testing.assert_allclose(run[f"{name}_std"].values[0], found[f"{name}_std"], atol=1e-8)
+        added = run[f"{name}_predictive_std"] ** 2 - run[f"{name}_std"] ** 2
+        np.testing.assert_allclose(added, found.attrs[f"noise_std_{name}"] ** 2, atol=1e-8)
+
+
+def test_what_does_not_go_with_several_variables_is_refused_by_name(two):
+    root, job, _ = two
+    for written, named in {
+        'bias_by = "lat"': "bias_by",
+        'anisotropy = "fit"': "anisotropy",
+        'kernel = "matern32 + matern32"': "matern32",
+        "lengthscale = 0.1\nvariance = 4.0\nnoise_variance = 0.2": "noise_variance",
+        '[recalibration]\nmethod = "local-scale"': "several variables",
+    }.items():
+        text = job.replace('kernel = "matern32"\n', "").replace("[output]", f"{written}\n[output]")
+        (root / "refused.toml").write_text(text)
+        with pytest.raises(ConfigurationError, match=named):
+            load_job(root / "refused.toml")
+    for names in ('["tmin"]', '["tmin", "tmin"]', '["tmin", "tmin_mean"]'):
+        (root / "refused.toml").write_text(job.replace('["tmin", "tmax"]', names))
+        with pytest.raises(ConfigurationError, match="variable"):
+            load_job(root / "refused.toml")

@@ -18,6 +18,7 @@ from cagp_dist.calibration.recalibration.fewest import fewest, outermost
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, SHARP_LEVELS
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.fields.sources import SOURCES
+from cagp_dist.kernels import FITTED, chosen_by
 from cagp_dist.pipeline import SOLVERS, LinearMean, each
 from cagp_dist.pipeline.defaults import RECALIBRATION, RECALIBRATION_BY_POINTS
 from cagp_dist.remedies import Setting
@@ -261,10 +262,21 @@ class Job(JobTable):
         assert info.field_name is not None
         before = info.data.get("design"), info.data.get("prior")
         if isinstance(table, PriorTable) and (observations := info.data.get("observations")) is not None:
+            for wrong, said in _not_of_variables(table, observations, before[0]):
+                if wrong:
+                    raise ValueError(said)
             in_plane = _is_in_plane(observations, before[0])
             for wrong, said in _misplaced(table, before[0], in_plane=in_plane):
                 if wrong:
                     raise ValueError(said)
+        observed = info.data.get("observations")
+        if observed is not None and len(observed.variables) > 1:
+            if isinstance(table, RecalibrationTable) and table.method != "none":
+                raise ValueError(
+                    f'method = "{table.method}" cannot be combined with several variables yet; leave it out'
+                )
+            if isinstance(table, OutputTable) and table.keep_weights:
+                raise ValueError("keep_weights cannot be combined with several variables; leave it out")
         for wrong, said in _CONTRADICTIONS[info.field_name](table, *before):
             if wrong:
                 raise ValueError(said)
@@ -357,13 +369,47 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     FoldPoints: ("blocks",),
     PriorTable: (
         *("fit_times", "covariates_missing", "covariates", "background", "background_std"),
-        *("bias_by", "bias_std"),
+        *("bias_by", "bias_std", "nugget_correlation"),
         *TIMED,
     ),
 }
 
 
 Mistakes = Iterator[tuple[bool, str]]
+
+
+def _not_of_variables(
+    prior: PriorTable, observations: ObservationsTable, design: DesignTable | None
+) -> Mistakes:
+    """Yield what does not go with several variables."""
+    several = len(observations.variables) > 1
+    yield (
+        prior.nugget_correlation and not several,
+        "nugget_correlation is of several variables, and [observations] names one; leave it out",
+    )
+    others = {
+        "lengthscale, variance and noise_variance": prior.numbers is not None,
+        "bias_by": bool(prior.bias_by),
+        "background": prior.background is not None,
+        "time_kernel": prior.time_kernel is not None,
+        "anisotropy": prior.anisotropy != "none",
+        "covariates": bool(prior.covariates),
+        'fit_to = "field"': prior.fit_to == "field",
+        'hyperparameters = "integrate"': prior.hyperparameters == "integrate",
+        f'mean = "{prior.mean}"': prior.reads_mean or prior.is_previous,
+        f'kernel = "{prior.kernel}"': chosen_by(prior.kernel) == FITTED or prior.parts > 1,
+        '[observations] gaps = "drop"': observations.gaps == "drop",
+        "[observations] transform": observations.transform != "none",
+        "[design] calibration": design is not None and design.calibration is not None,
+        "[design] map std_samples": design is not None
+        and design.map is not None
+        and design.map.std_samples is not None,
+    }
+    refused = " and ".join(name for name, there in others.items() if there)
+    yield (
+        several and bool(refused),
+        f"{refused} cannot be combined with several variables yet; leave it out, or map them one by one",
+    )
 
 
 def _is_in_plane(observations: ObservationsTable, design: DesignTable | None) -> bool:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
+from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.selection import GapPolicy
 from cagp_dist.fields.sources import SOURCES
 from cagp_dist.kernels import KERNELS
@@ -69,22 +70,28 @@ class ObservationsTable(JobTable):
     source: Annotated[str, BeforeValidator(values.sources), AfterValidator(values.source)] = key(
         ..., values.EXPECTED_SOURCE, "sample", min_length=1
     )
-    variable: Annotated[str, AfterValidator(values.variable)] = key(
-        "t2m", "the name of the variable in the source", "t2m", min_length=1
-    )
+    variable: Annotated[
+        str | tuple[str, ...], BeforeValidator(values.as_tuple), AfterValidator(values.variables)
+    ] = key("t2m", "the name of the variable in the source, or a list of several", "t2m", min_length=1)
     level: float | None = key(None, "a level of the source, such as a pressure in hPa", 850)
     select: Annotated[
         dict[str, str | float | tuple[str | float, ...]] | None, BeforeValidator(values.select)
     ] = key(None, "what is chosen of dimensions of the field, or of keys of GRIB messages", {"number": 1})
-    units: str | None = key(None, "what the values of the source are measured in", "degC", min_length=1)
+    units: str | dict[str, str] | None = key(
+        None,
+        "what the values of the source are measured in, of several variables a table by their names",
+        "degC",
+        min_length=1,
+    )
     check_range: bool = key(True, "true or false", False)
     transform: Transform = key("none", '"none" or "log1p"', "log1p")
     times: Times | None = key(None, EXPECTED_TIMES, ["2017-04-27T12:00"])
     area: Annotated[Area | None, AREA] = None
     grid_degrees: Annotated[float | None, DEGREES] = None
-    noise_std: str | float | None = key(
+    noise_std: str | float | dict[str, str | float] | None = key(
         None,
-        "a column of the table, or a number above zero: standard deviation of the error of a measurement",
+        "a column of the table, or a number above zero: standard deviation of the error of a measurement; of "
+        "several variables a table by their names",
         "noise_std",
     )
     columns: ColumnsTable | None = key(
@@ -125,6 +132,29 @@ class ObservationsTable(JobTable):
             exclude_defaults=True,
             mode="json",
         )
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables, of which there may be several."""
+        return (self.variable,) if isinstance(self.variable, str) else self.variable
+
+    @property
+    def name(self) -> str:
+        """Name of the variable of a table that has one: see `of_variable`."""
+        if isinstance(self.variable, str):
+            return self.variable
+        raise TypeError("there are several variables; read them one by one, with of_variable")
+
+    def of_variable(self, name: str) -> "ObservationsTable":
+        """Say what is read of one of several variables."""
+        where = self.where
+        if self.kind == "table":  # what is measured beside does not tell rows apart
+            where = {other: ANY for other in self.variables if other != name} | (where or {})
+        units, noise_std = (
+            given.get(name) if isinstance(given, dict) else given for given in (self.units, self.noise_std)
+        )
+        told = {"variable": name, "where": where, "units": units, "noise_std": noise_std}
+        return self.model_copy(update=told)
 
     @property
     def in_plane(self) -> bool:
@@ -179,6 +209,8 @@ class ObservationsTable(JobTable):
         if not isinstance(table, dict) or not str(table.get("source", "")).startswith("table:"):
             return table
         named = table.get("variable")
+        if isinstance(named, list | tuple) and all(isinstance(each, str) for each in named):
+            return {**table, "variable": [field_name(each) for each in named]}
         return {**table, "variable": field_name(named)} if isinstance(named, str) else table
 
     @model_validator(mode="after")
@@ -188,6 +220,18 @@ class ObservationsTable(JobTable):
             raise ValueError(
                 f'the table [observations.synthetic] cannot be combined with source "{self.source}"; leave '
                 'it out, or write source = "synthetic"'
+            )
+        for name in ("units", "noise_std"):
+            by_variable = getattr(self, name)
+            if isinstance(by_variable, dict) and (unknown := {*by_variable} - {*self.variables}):
+                raise ValueError(
+                    f"{name} names {', '.join(sorted(unknown))}, and the variables are "
+                    f"{', '.join(self.variables)}; expected these names"
+                )
+        if isinstance(self.noise_std, str) and len(self.variables) > 1:
+            raise ValueError(
+                "noise_std names one column, and it cannot be told of which variable it is; write a table by "
+                f'variables, noise_std = {{ {self.variables[0]} = "{self.noise_std}" }}'
             )
         given = (self.noise_std, self.columns, self.where, self.crs)
         if not SOURCES[self.kind].marks_missing and any(each is not None for each in given):

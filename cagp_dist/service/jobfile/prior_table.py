@@ -99,6 +99,9 @@ class PriorTable(JobTable):
         "as the background; of an ensemble its spread if left out",
         2.0,
     )
+    nugget_correlation: bool = key(
+        False, "of several variables, true where their errors at one place go together, or false", True
+    )
     bias_by: Annotated[
         tuple[Annotated[str, AfterValidator(values.axis_of_labels)], ...],
         BeforeValidator(values.names_of_columns),

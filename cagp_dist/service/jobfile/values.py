@@ -181,6 +181,17 @@ def variable(value: str) -> str:
         raise ValueError(str(error).removesuffix(".")) from None
 
 
+def variables(value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    """Check the name of a variable, or those of several."""
+    if isinstance(value, str):
+        return variable(value)
+    names = tuple(map(variable, value))
+    made = {f"{name}_{kind}" for name in names for kind in ("mean", "std", "predictive_std")}
+    if len(names) < 2 or len({*names}) < len(names) or made & {*names}:
+        raise ValueError("expected one name, or a list of two and more different ones")
+    return names
+
+
 _PLACES_AND_TIMES = {"time": "times", "valid_time": "times", "latitude": "area", "longitude": "area"}
 
 
