@@ -111,6 +111,8 @@ def is_chosen(value: object, choice: Choice) -> bool:
 
 def written_choice(choice: object) -> str:
     """Write what was chosen, or may be, as a job file has it."""
+    if isinstance(choice, (bool, np.bool_)):
+        return str(bool(choice)).lower()
     if isinstance(choice, (int, float, np.integer, np.floating)):
         return f"{choice:.12g}"
     if isinstance(choice, Sequence) and not isinstance(choice, str):

@@ -75,7 +75,7 @@ class ObservationsTable(JobTable):
     ] = key("t2m", "the name of the variable in the source, or a list of several", "t2m", min_length=1)
     level: float | None = key(None, "a level of the source, such as a pressure in hPa", 850)
     select: Annotated[
-        dict[str, str | float | tuple[str | float, ...]] | None, BeforeValidator(values.select)
+        dict[str, bool | str | float | tuple[bool | str | float, ...]] | None, BeforeValidator(values.select)
     ] = key(None, "what is chosen of dimensions of the field, or of keys of GRIB messages", {"number": 1})
     units: str | dict[str, str] | None = key(
         None,
@@ -100,7 +100,7 @@ class ObservationsTable(JobTable):
     crs: int | str | None = key(
         None, "the coordinate reference system of x and y: an EPSG number, WKT or text of PROJ", 32632
     )
-    where: dict[str, str | float | list[str | float]] | None = key(
+    where: dict[str, bool | str | float | list[bool | str | float]] | None = key(
         None,
         "columns of the table, or dimensions of fields, each with the value (or a list of values) that is "
         'meant; "*" for all of a column',

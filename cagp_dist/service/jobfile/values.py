@@ -11,6 +11,7 @@ from math import pi, sin
 
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.factors import Anisotropic
+from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.sources import SOURCE_FORMS, SOURCES
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, RESERVED_AXES, Matern32, family_of
@@ -200,11 +201,11 @@ def select(value: object) -> object:
     if not isinstance(value, dict) or not value:
         raise ValueError("expected a table of at least one name and value, for example { number = 1 }")
     for key, choice in value.items():
-        if key in _PLACES_AND_TIMES:
+        if key in _PLACES_AND_TIMES and choice != ANY:
             raise ValueError(f"{key} is not chosen here; use the key {_PLACES_AND_TIMES[key]}")
         several = isinstance(choice, (list, tuple)) and bool(choice)
         for each in choice if several else [choice]:
-            if isinstance(each, bool) or not isinstance(each, (str, int, float)):
+            if not isinstance(each, (str, int, float)):
                 raise ValueError(f"{key} = {each!r}; expected text, a number, or a list of them")
     return value
 
