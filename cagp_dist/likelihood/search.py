@@ -32,6 +32,10 @@ MOST_HALVINGS = 4  # Of a step by Fisher scoring, before a climb takes over
 # on fewer points than all, the optimum of which is a standard error of theirs from it
 ARRIVED, ARRIVED_SAMPLED, ARRIVED_FIRST = 0.1, 0.5, 0.5
 
+# Between a step and the fall of the slope that a curvature missed, where it is corrected: a step that is
+# nearly square to that tells nothing of it, and the correction is without bounds
+LEAST_COSINE = 0.05
+
 LONGEST_STEP = 0.7  # Of a Newton step, in log parameters: a factor of two
 
 
@@ -252,7 +256,7 @@ def _updated(matrix: Array, taken: Array, fallen: Array) -> Array:
     """Correct a curvature by a symmetric matrix of rank one, so that a step explains how the slope fell."""
     missed = fallen - matrix @ taken
     bend = missed @ taken
-    if abs(bend) > 1e-8 * np.linalg.norm(missed) * np.linalg.norm(taken):
+    if abs(bend) > LEAST_COSINE * np.linalg.norm(missed) * np.linalg.norm(taken):
         updated = matrix + np.outer(missed, missed) / bend
         if np.linalg.eigvalsh(updated).min() > 0.0:
             return np.asarray(updated)
