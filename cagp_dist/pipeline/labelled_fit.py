@@ -6,8 +6,8 @@ well; it is fitted in units of the standard deviation of each variable (math 23)
 whether there is a second term, the likelihood says, less one for each number.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -31,6 +31,7 @@ from cagp_dist.kernels import (
     beside_columns,
     chosen_by,
 )
+from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering
 from cagp_dist.likelihood.starts import Start
@@ -50,6 +51,7 @@ from cagp_dist.pipeline.observations import Observations
 from cagp_dist.text import counted
 
 LEAST_NOISE = 1e-6  # Of a variable, in units of its variance, below the nugget that is fitted
+MOST_EXACT = 500  # Values of a variable by itself whose likelihood is exact: where searches begin
 NUGGET_SHARE = 0.3  # Of the noise of observations, where the search for shared errors begins
 
 
@@ -139,8 +141,8 @@ class _Search:
             VARIABLE,
         )
         single = [
-            replace(self, asked=replace(self.asked, mean=mean))._alone(
-                _own_noise(scaled.at(own)), np.arange(own.size), kernels[0]
+            replace(self, asked=replace(self.asked, mean=mean))._quickly(
+                _own_noise(scaled.at(own)), kernels[0]
             )
             for own, mean in zip(rows, own_mean.means, strict=True)
         ]
@@ -153,6 +155,7 @@ class _Search:
         search = replace(self, observed=prepared, asked=asked)
         start = _Start.of(single, self._together(scaled, rows), self.labels)
         best: FittedModel | None = None
+        above: Mapping[int, float] = {}
         for parts in kernels:
             if len(parts) != 1:
                 raise ArgumentError(
@@ -160,24 +163,28 @@ class _Search:
                     "terms are found by the likelihood; expected a kernel of one part.",
                     key="sum-of-variables",
                 )
-            found = search._of_terms(parts, start)
-            if best is None or _likelihood(found) > _likelihood(best):
-                best = found
+            found, reached = search._of_terms(parts, start, above, 0.0)
+            if found is not None and (best is None or _likelihood(found) > _likelihood(best)):
+                best, above = found, reached
         assert best is not None
         family = cast("Family", best.kernel.parts[0].factors[0].family)
         pairs = {(family, family), CANDIDATES_OF_TERMS if len(kernels) > 1 else (family, family)}
-        twos = [
-            search._of_terms(two, begin)
-            for two in sorted(pairs, key=repr)
-            for begin in _Start.of_two(best, single, self.labels, alike=two[0] is two[1])
-        ]
-        likeliest = max(twos, key=_likelihood)
-        if _likelihood(likeliest) - _likelihood(best) > m + m * (m - 1) // 2 + 1:  # as many numbers more
-            best = likeliest
+        one, more = best, m + m * (m - 1) // 2 + 1.0  # numbers
+        for two in sorted(pairs, key=repr):
+            for begin in _Start.of_two(one, single, self.labels, alike=two[0] is two[1]):
+                by = more if best is one else 0.0
+                found, reached = search._of_terms(two, begin, above, by)
+                if found is not None and _likelihood(found) > _likelihood(best) + by:
+                    best, above = found, reached
         return self._in_units(best, scales, labels)
 
-    def _of_terms(self, parts: tuple[Family, ...], start: "_Start") -> FittedModel:
-        """Fit terms of several variables and their nuggets."""
+    def _of_terms(
+        self, parts: tuple[Family, ...], start: "_Start", above: Mapping[int, float], by: float
+    ) -> tuple[FittedModel | None, Mapping[int, float]]:
+        """Fit terms of several variables and their nuggets, and say what was reached (`_Watch`).
+
+        None where they will not be likelier by so much than what another search has reached.
+        """
         terms = [
             cast("Product", family(length, 1.0) * Coregion(table, VARIABLE))
             for family, length, table in zip(parts, start.lengths, start.tables, strict=True)
@@ -187,17 +194,30 @@ class _Search:
         table = Coregion(start.nuggets, VARIABLE, independent=not self.labels.nugget_correlation)
         kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * table)))
         least = float(cast("Array", self.observed.noise_variance).min())
-        return self._fitted(
-            tuple(part.family for part in kernel),
-            self.observed,
-            self.there,
-            _start(kernel, least),
-            self._sites(),
-        )
+        watch = _Watch(self.work.progress, above, by)
+        try:
+            found = replace(self, work=replace(self.work, progress=watch))._fitted(
+                tuple(part.family for part in kernel),
+                self.observed,
+                self.there,
+                _start(kernel, least),
+                self._sites(),
+            )
+        except _HopelessError:
+            return None, watch.reached
+        return found, watch.reached
 
     def _alone(self, observed: Observations, places: Indices, parts: tuple[Family, ...]) -> FittedModel:
         """Fit a kernel in space alone, from which searches begin."""
         return self._fitted(parts, replace(observed, beside={}), places)
+
+    def _quickly(self, observed: Observations, parts: tuple[Family, ...]) -> FittedModel:
+        """Fit a kernel to one variable, from which searches begin: of many points by Vecchia's likelihood."""
+        alone, places = replace(observed, beside={}), np.arange(observed.north.size)
+        sites = sites_of_fit(alone, places)
+        if sites.chosen.size > MOST_EXACT and sites.grid is None:
+            sites = replace(sites, method="vecchia")
+        return self._fitted(parts, alone, places, sites=sites)
 
     def _fitted(
         self,
@@ -286,6 +306,40 @@ class _Search:
             nuggets=nuggets,
             nuggets_of_kernel=variances_of(kernel, m)[1],
         )
+
+
+class _HopelessError(Exception):
+    """A search that will not reach the likelihood that is wanted."""
+
+
+PATIENCE, SLOW = 12, 0.5  # A search that gains less in so many evaluations, and is below what is wanted, ends
+
+
+@dataclass(eq=False)
+class _Watch:
+    """What sees each evaluation of a search, and ends it where there is no hope."""
+
+    progress: Callable[[FitProgress], None] | None
+    above: Mapping[
+        int, float
+    ]  # what another search has reached, by how many points it was on; may be nothing
+    by: float  # how much more is wanted with all points, the most of these
+    reached: dict[int, float] = field(default_factory=dict)
+    before: list[float] = field(default_factory=list)  # the best so far at each evaluation on as many points
+
+    def __call__(self, state: FitProgress) -> None:
+        """Look at one evaluation."""
+        if self.progress is not None:
+            self.progress(state)
+        n = state.points
+        if n not in self.reached:
+            self.before.clear()
+        self.reached[n] = max(state.log_likelihood, self.reached.get(n, -np.inf))
+        self.before.append(self.reached[n])
+        slow = len(self.before) > PATIENCE and self.before[-1] - self.before[-1 - PATIENCE] < SLOW
+        # of some points, with which a search begins, as much as in proportion to their number
+        if slow and n in self.above and self.reached[n] < self.above[n] + self.by * n / max(self.above):
+            raise _HopelessError
 
 
 PLUGGED_IN = "Plugged in: numbers of observations with labels are not integrated over."
