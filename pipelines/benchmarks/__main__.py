@@ -103,6 +103,7 @@ def summary(results: dict[str, Figures]) -> list[Line]:
     lines += _bounds_summary(results)
     lines += _scattered_summary(results)
     lines += _times_summary(results)
+    lines += _kernel_summary(results)
     if variances := results.get("pathwise_variances"):
         lines += [
             Line("variances at 4,050 targets by samples: times columns", variances["ratio"], ">= 5"),
@@ -154,6 +155,30 @@ def summary(results: dict[str, Figures]) -> list[Line]:
             Line("import cagp_dist, seconds", startup["import_seconds"], "<= 0.5"),
             Line("cagp --help, seconds", startup["help_seconds"], "<= 1"),
         ]
+    return lines
+
+
+def _kernel_summary(results: dict[str, Figures]) -> list[Line]:
+    lines: list[Line] = []
+    if kernels := results.get("kernels"):
+        lines += [
+            Line(
+                "kernel of two factors, space and time: times one",
+                kernels["product_with_time_ratio"],
+                "<= 1.5",
+            ),
+            Line("    space and variables", kernels["product_with_variables_ratio"], "<= 1.5"),
+            Line("    of an ellipse", kernels["ellipse_ratio"], "<= 1.05"),
+        ]
+    if together := results.get("cokriging"):
+        text = "one of two variables among 2 x 500,000 values: times one"
+        lines += [
+            Line(text, together["first_of_two_ratio"], "<= 2.5"),
+            Line("    both of them", together["both_ratio"], "<= 2.5"),
+        ]
+    if fit := results.get("variables_fit"):
+        text = "fit of two variables at 300 places: times one at 600"
+        lines.append(Line(text, fit["ratio"], "<= 3"))
     return lines
 
 
