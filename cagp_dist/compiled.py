@@ -229,6 +229,27 @@ def _squared_distances(X, i, Z, start, out):
 def _scaled_squared_distances(inverse_lengthscale, X, i, Z, start, first, last, out):
     """Squared distances in some coordinates, ``first`` to ``last``, in units of their own lengthscales."""
     size = out.size
+    if last - first == 3:  # a point in space
+        s0, s1, s2 = (
+            inverse_lengthscale[first],
+            inverse_lengthscale[first + 1],
+            inverse_lengthscale[first + 2],
+        )
+        x0, x1, x2 = X[first, i], X[first + 1, i], X[first + 2, i]
+        z0, z1 = Z[first][start : start + size], Z[first + 1][start : start + size]
+        z2 = Z[first + 2][start : start + size]
+        for j in range(size):
+            d0 = (x0 - z0[j]) * s0
+            d1 = (x1 - z1[j]) * s1
+            d2 = (x2 - z2[j]) * s2
+            out[j] = d0 * d0 + d1 * d1 + d2 * d2
+        return
+    if last - first == 1:  # a time
+        x0, z0, s0 = X[first, i], Z[first][start : start + size], inverse_lengthscale[first]
+        for j in range(size):
+            d0 = (x0 - z0[j]) * s0
+            out[j] = d0 * d0
+        return
     out[:] = 0.0
     for k in range(first, last):
         x0, z0, scale = X[k, i], Z[k][start : start + size], inverse_lengthscale[k]
@@ -531,7 +552,17 @@ def _scaled_subtile(profiles, parts, near, X, first, Z, start, width, out):
 @compiled(nogil=True, fastmath=CONTRACT)
 def _product(numbers, scales, variance, X, first, Z, start, width, out, spare, kept):
     """Write values of a product of profiles, row by row; ``spare, kept`` are at least as long as ``out``."""
-    for factor in range(int(numbers[FACTORS])):
+    begun = 0
+    if _is_pair(numbers):
+        for factor in range(2):
+            said = numbers[FIRST_FACTOR + factor * OF_FACTOR : FIRST_FACTOR + (factor + 1) * OF_FACTOR]
+            values = out if factor == 0 else spare[: out.size]
+            for i in range(out.size // width):
+                row = values[i * width : (i + 1) * width]
+                _scaled_squared_distances(scales, X, first + i, Z, start, int(said[0]), int(said[1]), row)
+        _pair(numbers, variance, out, spare)
+        begun = 2
+    for factor in range(begun, int(numbers[FACTORS])):
         said = numbers[FIRST_FACTOR + factor * OF_FACTOR : FIRST_FACTOR + (factor + 1) * OF_FACTOR]
         own, begin, end = numbers[int(said[4]) : int(said[5])], int(said[0]), int(said[1])
         values = out if factor == 0 else spare[: out.size]
@@ -557,6 +588,40 @@ def _product(numbers, scales, variance, X, first, Z, start, width, out, spare, k
             if factor > 0:
                 for j in range(out.size):
                     out[j] *= values[j]
+
+
+@compiled(nogil=True)
+def _is_pair(numbers):
+    """Whether a product begins with two profiles of distances, which share an exponential."""
+    if numbers[FACTORS] < 2.0:
+        return False
+    for factor in range(2):
+        said = numbers[FIRST_FACTOR + factor * OF_FACTOR : FIRST_FACTOR + (factor + 1) * OF_FACTOR]
+        if numbers[int(said[4]) + KIND] != DISTANCE or said[2] > 0.0 or said[3] > 0.0:
+            return False
+    following = FIRST_FACTOR + 2 * OF_FACTOR  # whose squares may be divided by distances of the second
+    return numbers[FACTORS] == 2.0 or numbers[following + 3] == 0.0
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _pair(numbers, variance, row, others):
+    """Turn squared distances in the coordinates of two profiles into values of their product, in place."""
+    one = numbers[int(numbers[FIRST_FACTOR + 4]) :]
+    two = numbers[int(numbers[FIRST_FACTOR + OF_FACTOR + 4]) :]
+    c0, c1 = variance * one[FIRST_COEFFICIENT], variance * one[FIRST_COEFFICIENT + 1]
+    c2, c3 = variance * one[FIRST_COEFFICIENT + 2], variance * one[FIRST_COEFFICIENT + 3]
+    d0, d1 = two[FIRST_COEFFICIENT], two[FIRST_COEFFICIENT + 1]
+    d2, d3 = two[FIRST_COEFFICIENT + 2], two[FIRST_COEFFICIENT + 3]
+    scale, other_scale = one[SCALE], two[SCALE]
+    if c2 == 0.0 and c3 == 0.0 and d2 == 0.0 and d3 == 0.0:  # quicker
+        for j in range(row.size):
+            a, b = min(math.sqrt(row[j]) * scale, _FAR), min(math.sqrt(others[j]) * other_scale, _FAR)
+            row[j] = (c0 + a * c1) * (d0 + b * d1) * _exp_minus(min(a + b, _FAR))
+        return
+    for j in range(row.size):
+        a, b = min(math.sqrt(row[j]) * scale, _FAR), min(math.sqrt(others[j]) * other_scale, _FAR)
+        left, right = c0 + a * (c1 + a * (c2 + a * c3)), d0 + b * (d1 + b * (d2 + b * d3))
+        row[j] = left * right * _exp_minus(min(a + b, _FAR))
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
