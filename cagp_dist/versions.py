@@ -45,6 +45,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Numbers of more than 83 stations in time are fitted to hours that follow each other.",
     ),
+    NumericalVersion(
+        "0.8.0",
+        "2026-11-29",
+        "Units that are asked for are converted; any kernel in space and time is tried with a part that lasts.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""
