@@ -48,7 +48,7 @@ NUMERICAL_VERSIONS = (
     NumericalVersion(
         "0.8.0",
         "2026-11-29",
-        "Units that are asked for are converted; any kernel in space and time is tried with a part that lasts.",
+        "Units that are asked for are converted; any kernel in time is tried with a part that lasts.",
     ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
