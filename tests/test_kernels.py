@@ -345,6 +345,12 @@ def test_equal_lengthscales_by_coordinate_are_one_lengthscale():
             lambda: cagp.RingGram(cagp.LatLonGrid([0.0], 4), ANISOTROPIC, noise_variance=1.0),
             "anisotropic-on-sphere",
         ),
+        (
+            lambda: cagp.RingGram(
+                cagp.LatLonGrid([0.0], 4), ROUGH + cagp.SameLabel(1.0, axis="ship"), noise_variance=1.0
+            ),
+            "kernel-on-rings",
+        ),
         (lambda: Elementary(1.0), "abstract-kernel"),
     ],
 )

@@ -127,6 +127,13 @@ class RingGram:
                 "of space. For fields of a grid at several times use cagp_dist.condition_over_times.",
                 key="kernel-of-time",
             )
+        if (layout := kernel.layout) is not None:
+            what = f"has {' and '.join(layout.axes)} beside space" if layout.axes else "has directions"
+            raise ArgumentError(
+                f"the kernel is {kernel!r}, which {what}; expected one of distance alone, the same at "
+                "every longitude. Give the grid as points, and take Neighbours or Cholesky.",
+                key="kernel-on-rings",
+            )
         if kernel.coordinates is not None:
             raise ArgumentError(OWN_ON_SPHERE, key="anisotropic-on-sphere")
         self._grid, self._kernel = grid, kernel
