@@ -193,7 +193,7 @@ class _Search:
         axis = PLACE if self.labels.nugget_correlation else ROW
         table = Coregion(start.nuggets, VARIABLE, independent=not self.labels.nugget_correlation)
         kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * table)))
-        least = float(cast("Array", self.observed.noise_variance).min())
+        least = float(cast("Array", self.observed.noise_variance)[self.there].min())
         watch = _Watch(self.work.progress, above, by)
         try:
             found = replace(self, work=replace(self.work, progress=watch))._fitted(

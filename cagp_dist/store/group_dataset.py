@@ -308,5 +308,5 @@ def count_absent(
     # stations do not all measure at all times
     if MISSING in found.attrs:
         return int(found.attrs[MISSING])
-    of_each = name in ("calibration", "errors") and found.dims == ("time", "point")
+    of_each = name in ("calibration", "errors") and found.dims[-1:] == ("point",)
     return int(str(said.get(MISSING, 0))) if of_each or key == variable.name else 0
