@@ -228,8 +228,17 @@ def _score_table(scores: "xr.Dataset") -> Table:
 
 
 def _show_regions(out: Console, regions: "xr.Dataset") -> None:
-    """Print the means over regions at the last time, with their error bars."""
-    name = next(str(key) for key in regions.data_vars if str(key).endswith("_mean")).removesuffix("_mean")
+    """Print the means over regions at the last time, with their error bars, of each variable."""
+    from cagp_dist.store.group_dataset import variables_in
+
+    names = [variable.name for variable in variables_in(regions)]
+    for name in names:
+        out.print(f"{escape(name)}:" if len(names) > 1 else "", end="\n" if len(names) > 1 else "")
+        _show_regions_of(out, regions, name)
+
+
+def _show_regions_of(out: Console, regions: "xr.Dataset", name: str) -> None:
+    """Print those of one variable."""
     times = regions.sizes.get("time", 1)
     last = regions.isel(time=-1, missing_dims="ignore")
     units = symbol(regions[f"{name}_mean"].attrs.get("units", "1"))

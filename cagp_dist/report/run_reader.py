@@ -10,7 +10,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import StoreError
-from cagp_dist.store.group_dataset import count_absent, own_dims, variable_in
+from cagp_dist.store.group_dataset import count_absent, own_dims, variables_in
 from cagp_dist.store.published_variables import kind_of, table
 from cagp_dist.store.zarr_arrays import opened
 from cagp_dist.variables import T2M, Variable
@@ -67,8 +67,9 @@ def _with_time(group: str, dataset: xr.Dataset) -> xr.Dataset:
     """Give a run without time the one time NaT, so that all runs are read alike."""
     if "time" in dataset.coords:
         return dataset
-    known = table(variable_in(dataset) or T2M).get(kind_of(group), {})
-    timed = [name for name in map(str, dataset.data_vars) if name in known and "time" in known[name].dims]
+    tables = [table(variable).get(kind_of(group), {}) for variable in variables_in(dataset) or (T2M,)]
+    known = {name for own in tables for name, each in own.items() if "time" in each.dims}
+    timed = [name for name in map(str, dataset.data_vars) if name in known]
     undated = np.array(["NaT"], dtype="datetime64[ns]")
     return dataset.assign({name: dataset[name].expand_dims(time=undated) for name in timed})
 

@@ -136,7 +136,8 @@ def variables_in(group: xr.Dataset) -> tuple[Variable, ...]:
         found = variable_in(group)
         return () if found is None else (found,)
     ends = "_mean", "_std", ""
-    own = [[f"{stem}{end}" for end in ends if f"{stem}{end}" in names] for stem in stems]
+    # stores give arrays in no order
+    own = [[f"{stem}{end}" for end in ends if f"{stem}{end}" in names] for stem in sorted(stems)]
     return tuple(found for of_one in own if (found := variable_in(group[of_one])) is not None)
 
 
@@ -162,8 +163,9 @@ def root_attributes(
     groups: Mapping[str, xr.Dataset], *, run_key: str, date_created: datetime | None = None
 ) -> Attributes:
     """ACDD-1.3 attributes of the root group, worked out from the groups."""
-    variable = next((found for group in groups.values() if (found := variable_in(group))), T2M)
-    said, known = variable.long_name, variable.standard_name or variable.long_name
+    variables = next((found for group in groups.values() if (found := variables_in(group))), (T2M,))
+    said = " and ".join(variable.long_name for variable in variables)
+    known = ", ".join(variable.standard_name or variable.long_name for variable in variables)
     created = (date_created or datetime.now(UTC)).astimezone(UTC).replace(tzinfo=None)
     attributes: Attributes = {
         "Conventions": "CF-1.13, ACDD-1.3",
@@ -193,7 +195,8 @@ def root_attributes(
             "geospatial_lon_max": east,
             "geospatial_lon_units": "degrees_east",
         }
-        if (height := _HEIGHTS_METRES.get(variable.name)) is not None:
+        heights = {_HEIGHTS_METRES.get(variable.name) for variable in variables}
+        if len(heights) == 1 and (height := heights.pop()) is not None:
             attributes |= {
                 "geospatial_vertical_min": height,
                 "geospatial_vertical_max": height,
@@ -308,5 +311,6 @@ def count_absent(
     # stations do not all measure at all times
     if MISSING in found.attrs:
         return int(found.attrs[MISSING])
-    of_each = name in ("calibration", "errors") and found.dims[-1:] == ("point",)
+    described = table(variable)[name].get(key) if name in ("calibration", "errors") else None
+    of_each = described is not None and described.dims == ("time", "point")
     return int(str(said.get(MISSING, 0))) if of_each or key == variable.name else 0
