@@ -23,7 +23,7 @@ from cagp_dist.fields.observed_objects import (
 from cagp_dist.fields.observed_objects import read as read_source
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import DataFrameLike, is_table
-from cagp_dist.kernels import DEPTH, PLACE, RESERVED_AXES, VARIABLE, Kernel
+from cagp_dist.kernels import DEPTH, RESERVED_AXES, VARIABLE, Kernel
 from cagp_dist.kriging.drift import MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
 from cagp_dist.means import WithCovariates
@@ -31,7 +31,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
 from cagp_dist.pipeline.fitted_model import families
 from cagp_dist.pipeline.integration import check_hyperparameters
-from cagp_dist.pipeline.labels import check_groups
+from cagp_dist.pipeline.labels import check_groups, with_pairs
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, is_estimated, is_read
 from cagp_dist.pipeline.model_settings import KernelLike
 from cagp_dist.pipeline.observations import Observations
@@ -221,8 +221,7 @@ def _read_variables(
         )
     points = Observations.together([part.points for part in parts], axis=VARIABLE)
     if model.nugget_correlation:
-        _, place = np.unique(points.positions, axis=0, return_inverse=True)
-        points = replace(points, beside={**points.beside, PLACE: place.ravel().astype(np.float64)})
+        points = with_pairs(points)
     # positions are counted from the middle of all places, and so are trends
     parts = [replace(part, points=replace(part.points, space=points.space)) for part in parts]
     means = [_mean_of(alone, part) for alone, part in zip(settings, parts, strict=True)]

@@ -1,13 +1,13 @@
 """What labels of observations are: variables that go together, or who shares an error."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.kernels import in_order_of_columns
+from cagp_dist.kernels import PLACE, VARIABLE, in_order_of_columns
 from cagp_dist.pipeline.observations import Observations
 
 NO_LABEL = -1.0  # Of targets, which have no part in what observations share
@@ -46,6 +46,37 @@ def check_groups(points: Observations, axes: Sequence[str]) -> None:
                 "its noise; leave bias_by out.",
                 key="groups-of-one",
             )
+
+
+def with_pairs(points: Observations) -> Observations:
+    """Say which values of several variables were measured together, and whose errors go together.
+
+    These are the values at one place; of rows that repeat a place, the first of each variable, the second of
+    each, and so on. Raises `DataError` where at one time some of them lack a variable.
+    """
+    labels = points.beside[VARIABLE].astype(np.intp)
+    _, place = np.unique(points.positions, axis=0, return_inverse=True)
+    of = np.ravel_multi_index((place.ravel(), labels), (place.max() + 1, labels.max() + 1))
+    order = np.argsort(of, kind="stable")
+    begins = np.searchsorted(of[order], of[order])
+    row = np.empty(of.size, dtype=np.intp)
+    row[order] = np.arange(of.size) - begins
+    for there in points.present if row.any() else ():
+        counts = np.bincount(of[there], minlength=(place.max() + 1) * (labels.max() + 1))
+        counts = counts.reshape(place.max() + 1, -1)
+        most = counts.max(axis=1)
+        unclear = ((counts > 0) & (counts < most[:, None])).any(axis=1)
+        if unclear.any():
+            at = int(np.argmax(place.ravel() == unclear.argmax()))
+            north, east = points.space.axes
+            raise DataError(
+                f"at {north} {points.north[at]:g}, {east} {points.east[at]:g} one variable has more values "
+                "at one time than another, so that it cannot be told which were measured together; expected "
+                "rows with all variables where a place has several. Or leave nugget_correlation out.",
+                key="pairs-of-rows",
+            )
+    _, pair = np.unique(np.column_stack([place.ravel(), row]), axis=0, return_inverse=True)
+    return replace(points, beside={**points.beside, PLACE: pair.ravel().astype(np.float64)})
 
 
 def shared_errors(points: Observations, axis: str, groups: int) -> LinearFunctionals:

@@ -25,7 +25,7 @@ from cagp_dist.fields.together import points_together, variables_of
 from cagp_dist.geometry import coinciding
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
-from cagp_dist.kernels import AUTO, KERNELS, PLACE, VARIABLE, Family, Lengthscales, families_of
+from cagp_dist.kernels import AUTO, KERNELS, VARIABLE, Family, Lengthscales, families_of
 from cagp_dist.means import MEANS, EstimatedMean, FieldMean, MeanFamily, PlacedFamily, WithCovariates
 from cagp_dist.pipeline import (
     MOST_FLAT,
@@ -44,7 +44,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.fitted_model import ellipse_of
-from cagp_dist.pipeline.labels import NO_LABEL, Labels, check_groups, shared_errors
+from cagp_dist.pipeline.labels import NO_LABEL, Labels, check_groups, shared_errors, with_pairs
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, known_at, known_of, unknown_text
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -786,11 +786,7 @@ def _known_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Observ
     job.check_space(space_of(field))
     if variables_of(field):
         points = points_together(field)
-        if not job.prior.nugget_correlation:
-            return points
-        n = points.north.size // len(variables_of(field))
-        place = (np.arange(points.north.size) % n).astype(np.float64)
-        return replace(points, beside={**points.beside, PLACE: place})
+        return with_pairs(points) if job.prior.nugget_correlation else points
     points = observation_points(field, gaps=job.observations.gaps)
     if not isinstance(family, PartlyKnown):
         return points

@@ -1,4 +1,4 @@
-"""Jobs whose observations share errors: the answer of the call, the group of the run, and its checks."""
+"""Jobs whose observations share errors or are of several variables: what the call answers, and checks."""
 
 import json
 
@@ -11,7 +11,11 @@ from scipy.stats import norm
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.geometry import unit_sphere
+from cagp_dist.kernels import PLACE, VARIABLE
+from cagp_dist.pipeline import Observations
+from cagp_dist.pipeline.labels import with_pairs
 from cagp_dist.report import write_report
+from cagp_dist.report.published import read_run
 from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import fit_job
@@ -185,26 +189,43 @@ def test_two_variables_of_a_job_are_those_of_a_call_without_the_places_that_are_
 
 def test_errors_of_two_variables_at_a_place_that_go_together_are_noise_of_each(two):
     root, job, table = two
+    undated = table.assign(sigma=np.where(np.arange(70) % 2, 0.2, 0.4))
+    undated.to_csv(root / "undated.csv", index=False)
+    noise = {"tmin": "sigma", "tmax": 0.2}  # and rows that lack tmin know nothing of its noise
     text = job.replace("[output]", "nugget_correlation = true\n[output]").replace("/out", "/pairs")
-    text = text.replace("[design]", "noise_std = { tmax = 0.2 }\n[design]")
-    (root / "pairs.toml").write_text(text)
+    text = text.replace("[design]", 'noise_std = { tmin = "sigma", tmax = 0.2 }\n[design]')
+    (root / "pairs.toml").write_text(text.replace("two.csv", "undated.csv"))
     path = cagp.run(root / "pairs.toml").path
     run, observed = xr.open_zarr(path, group="map"), xr.open_zarr(path, group="observations")
-    kept = table[np.isin(table["lat"].round(6), observed["latitude"].values.round(6))]
+    kept = undated[np.isin(table["lat"].round(6), observed["latitude"].values.round(6))]
     found = cagp.krige(
         kept,
         value=["tmin", "tmax"],
-        noise_std={"tmax": 0.2},
+        noise_std=noise,
         nugget_correlation=True,
         to=run[["latitude", "longitude"]],
         kernel="matern32",
         progress=False,
     )
     for name in ("tmin", "tmax"):
-        np.testing.assert_allclose(run[f"{name}_mean"].values[0], found[f"{name}_mean"], atol=1e-8)
-        np.testing.assert_allclose(run[f"{name}_std"].values[0], found[f"{name}_std"], atol=1e-8)
-        added = run[f"{name}_predictive_std"] ** 2 - run[f"{name}_std"] ** 2
-        np.testing.assert_allclose(added, found.attrs[f"noise_std_{name}"] ** 2, atol=1e-8)
+        np.testing.assert_allclose(run[f"{name}_mean"], found[f"{name}_mean"], atol=1e-8)
+        np.testing.assert_allclose(run[f"{name}_std"], found[f"{name}_std"], atol=1e-8)
+    added = run["tmax_predictive_std"] ** 2 - run["tmax_std"] ** 2
+    np.testing.assert_allclose(added, found.attrs["noise_std_tmax"] ** 2, atol=1e-8)
+    scored = read_run(path, "tmin").points.observed
+    assert 0 < np.isnan(scored).sum() < scored.size
+
+
+def test_rows_that_repeat_a_place_are_pairs_or_cannot_be_told():
+    north, east = np.array([50.0, 50.0, 51.0, 50.0, 50.0, 51.0]), np.full(6, 8.0)
+    beside = {VARIABLE: np.repeat([0.0, 1.0], 3)}
+    points = Observations.from_points(north, east, np.ones((1, 6)), beside=beside)
+    pairs = with_pairs(points).beside[PLACE]
+    assert pairs[:3].tolist() == pairs[3:].tolist()
+    assert len({*pairs}) == 3
+    with pytest.raises(DataError) as refused:
+        with_pairs(points.at(np.arange(1, 6)))
+    assert refused.value.key == "pairs-of-rows"
 
 
 def test_what_does_not_go_with_several_variables_is_refused_by_name(two):
