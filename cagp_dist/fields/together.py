@@ -7,6 +7,7 @@ is of, so that the values have no unit of their own.
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from cagp_dist.variables import Variable, variable_of
 
 VALUES = "value"  # of all variables
 _VARIABLES = "variables"  # attribute: their names and attributes as JSON
+_MISSING = "missing_places"  # attribute: (k, 2) where none of them has a value
 
 
 def together(fields: Sequence[xr.Dataset]) -> xr.Dataset:
@@ -54,6 +56,9 @@ def together(fields: Sequence[xr.Dataset]) -> xr.Dataset:
         values[np.ix_(rows, at)] = part.values
         if part.noise_variance is not None:
             noise[at] = np.sqrt(part.noise_variance)
+    gone, count = np.unique(
+        np.concatenate([each.missing_places for each in parts]), axis=0, return_counts=True
+    )
     variables = [field_variable(field) for field in fields]
     names = np.repeat([variable.name for variable in variables], n)
     coordinates: dict[str, Any] = {
@@ -81,6 +86,7 @@ def together(fields: Sequence[xr.Dataset]) -> xr.Dataset:
             "dropped_missing": sum(part.dropped_missing for part in parts),
             "notes": [note for field in fields for note in field.attrs.get("notes", [])],
             _VARIABLES: json.dumps(said),
+            _MISSING: gone[count == len(parts)],
             **({PRELIMINARY: early[0]} if early else {}),
         },
     )
@@ -98,7 +104,7 @@ def points_together(field: xr.Dataset) -> Observations:
     north, east = (field[name].values for name in space.axes)
     labels = np.argmax(names[:, None] == np.array([each.name for each in variables]), axis=1)
     noise = field.coords.get("noise_std")
-    return Observations.from_points(
+    found = Observations.from_points(
         north,
         east,
         field[VALUES].values,
@@ -109,6 +115,7 @@ def points_together(field: xr.Dataset) -> Observations:
         dropped_missing=int(field.attrs["dropped_missing"]),
         beside={VARIABLE: labels.astype(np.float64)},
     )
+    return replace(found, missing_places=field.attrs[_MISSING])
 
 
 def _keys(part: Observations) -> Array:

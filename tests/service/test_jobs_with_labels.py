@@ -10,6 +10,9 @@ from scipy.stats import norm
 
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.fields.canonical import canonical
+from cagp_dist.fields.selection import Selection
+from cagp_dist.fields.together import points_together, together
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import PLACE, VARIABLE
 from cagp_dist.pipeline import Observations
@@ -245,3 +248,25 @@ def test_what_does_not_go_with_several_variables_is_refused_by_name(two):
         (root / "refused.toml").write_text(job.replace('["tmin", "tmax"]', names))
         with pytest.raises(ConfigurationError, match="variable"):
             load_job(root / "refused.toml")
+    alone = job.replace('["tmin", "tmax"]', '"tmin"')
+    for text, named in (
+        (alone.replace("[design]", "noise_std = { tmin = 0.2 }\n[design]"), "noise_std"),
+        (alone.replace("[output]", 'bias_by = "tmin"\n[output]'), "bias_by"),
+    ):
+        (root / "refused.toml").write_text(text)
+        with pytest.raises(ConfigurationError, match=named):
+            load_job(root / "refused.toml")
+
+
+def test_cells_are_blank_where_none_of_the_variables_has_a_value():
+    axes = {
+        "time": np.array(["2020-06-01"], "datetime64[ns]"),
+        "latitude": [50.0, 52.0],
+        "longitude": [3.0, 5.0],
+    }
+    values = np.array([[[np.nan, np.nan], [1.0, 2.0]]])
+    field = xr.Dataset({name: (("time", *list(axes)[1:]), values.copy()) for name in ("low", "high")}, axes)
+    field["high"][0, 0, 1] = 3.0
+    parts = [canonical(field, selection=Selection(value=name)) for name in ("low", "high")]
+    parts = [part.assign_attrs(source="a test", source_sha256="0") for part in parts]
+    np.testing.assert_allclose(points_together(together(parts)).missing_places, [[50.0, 3.0]])

@@ -381,11 +381,17 @@ Mistakes = Iterator[tuple[bool, str]]
 def _not_of_variables(
     prior: PriorTable, observations: ObservationsTable, design: DesignTable | None
 ) -> Mistakes:
-    """Yield what does not go with several variables."""
+    """Yield what does not go with the variables of a job, or with several."""
     several = len(observations.variables) > 1
     yield (
         prior.nugget_correlation and not several,
         "nugget_correlation is of several variables, and [observations] names one; leave it out",
+    )
+    measured = [name for name in prior.bias_by if name in observations.variables]
+    yield (
+        bool(measured),
+        f"bias_by names {' and '.join(measured)}, whose values are mapped; expected a column that says who "
+        "has measured them",
     )
     others = {
         "lengthscale, variance and noise_variance": prior.numbers is not None,

@@ -223,6 +223,8 @@ class ObservationsTable(JobTable):
             )
         for name in ("units", "noise_std"):
             by_variable = getattr(self, name)
+            if isinstance(by_variable, dict) and len(self.variables) == 1:
+                raise ValueError(f"{name} is a table by variables, and there is one; write its value alone")
             if isinstance(by_variable, dict) and (unknown := {*by_variable} - {*self.variables}):
                 raise ValueError(
                     f"{name} names {', '.join(sorted(unknown))}, and the variables are "
