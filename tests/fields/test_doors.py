@@ -283,6 +283,21 @@ TABLES: dict[str, Layout] = {
         how={"value": "wave"},
         only=("frame", "points"),
     ),
+    "a clock of another language": Layout(
+        lambda: twice(date="2024-07-01", Uhrzeit=each("06:00", "18:00")),
+        answer=(NORTH, EAST, pd.to_datetime(["2024-07-01T06", "2024-07-01T18"]), both().reshape(2, N)),
+        only=("frame", "csv", "job of a csv"),
+    ),
+    "short parts of dates": Layout(
+        lambda: rows(YY=2024, MM=7, DD=2, hh=0, mm=0),
+        answer=(NORTH, EAST, DAYS[1:], WARM[None]),
+        only=("frame", "job of a csv"),
+    ),
+    "whole numbers that are times": Layout(
+        lambda: rows(MESS_DATUM=[2024070112, 2024070118] * (N // 2)),
+        answer="no-time",
+        only=("mapping", "csv", "job of a csv"),
+    ),
     "x and y not said": Layout(
         lambda: {"x": 1e3 * EAST, "y": 1e3 * NORTH, "temperature (degC)": WARM}, answer="plane-not-said"
     ),

@@ -17,8 +17,11 @@ from cagp_dist.fields.tables.columns import Columns, refuse_rows, such_rows
 from cagp_dist.fields.zones import ABBREVIATIONS, Zone, zone_in, zone_of
 from cagp_dist.remedies import Setting
 
-HOUR = ("hour", "hour_utc", "hour_of_day")
-TIME_OF_DAY = ("time_of_day", "time_utc", "utc_time", "clock_time", "hhmm")
+HOUR = ("hour", "hour_utc", "hour_of_day", "stunde")
+TIME_OF_DAY = (
+    *("time_of_day", "time_utc", "utc_time", "clock_time", "hhmm"),
+    *("uhrzeit", "zeit", "heure", "hora", "ora", "godzina"),
+)
 CLOCK = (*HOUR, *TIME_OF_DAY, "minute", "second")  # columns that say when on a day, beside one of dates
 
 FORMS = {4: "%Y", 6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
@@ -47,9 +50,21 @@ _LATE = re.compile(r"(\d.*[ T]|\d{8})24((?::?00(?::?00(?:\.0*)?)?)?(?:\s*(?:Z|UT
 _YYMMDD = re.compile(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _LEAD = re.compile(r"step|lead(_?time|_?hours?)|(fc(st)?|forecast)_(hours?|step|period)|fhour|fxx")
 _COUNTED = re.compile(r"juld|julian_?date|jd|mjd|(decimal|fractional)_?year|year_?(decimal|fraction)")
-_NAMES_TIME = re.compile(r".*(time|date|day|utc|unix|epoch|posix).*")
-_DATED = re.compile(r"\d{4}-\d\d?-\d\d?\b|\d\d?\.\d\d?\.\d{4}\b")
-_DIGITS = re.compile(r"\d{3,4}")
+_NAMES_TIME = re.compile(
+    r".*(time|date|day|datum|zeit|fecha|utc|unix|epoch|posix|yyyy|yearm).*|(.*_)?(data|dato|dt|ts|ym)(_.*)?"
+)
+_NAMES_YEAR = re.compile(
+    r"jahr|ano|annee|anno|rok|ar|vuosi|jaar|yr|yyyy|w(ater)?_?ye?a?r|(hydro\w*|season)_year"
+)
+_NAMES_CLOCK = re.compile(
+    r"(([01]?\d|2[0-4]):[0-5]\d(:[0-5]\d(\.\d+)?)?(\s*(UTC|GMT|Z))?|([01]\d|2[0-4])[0-5]\d\s*(UTC|GMT|Z))",
+    re.IGNORECASE,
+)
+_ABBREVIATED = {
+    "year": ("yr", "yyyy", "yy"), "month": ("mo", "mon", "mm"), "day": ("dy", "dd"), "hour": ("hr", "hh"),
+    "minute": ("mi", "mn", "mm"),
+}  # fmt: skip
+"""Parts of dates as NDBC, ICOADS and others write them, where year and month, and day, stand together."""
 _UTC = re.compile(r"\s*\b(UTC|GMT|Z)$", re.IGNORECASE)
 _ZONE = re.compile(rf"\d{{2}}:\d{{2}}[\d:.]*\s*(Z|[+-]\d{{2}}(?::?\d{{2}})?|{ABBREVIATIONS})$", re.IGNORECASE)
 
@@ -66,8 +81,27 @@ class Moments:
 
 def about_time(frame: Columns) -> frozenset[str]:
     """Columns that say when, by their names."""
-    usual = (*TIME, *DATE, *CLOCK, *DAY_OF_YEAR, *PART_OF_YEAR)
-    return frozenset(name for name in frame.columns if plain(name) in usual)
+    usual, short = (*TIME, *DATE, *CLOCK, *DAY_OF_YEAR, *PART_OF_YEAR), _abbreviated(frame).values()
+    return frozenset(name for name in frame.columns if plain(name) in usual or name in short)
+
+
+def _abbreviated(frame: Columns) -> dict[str, str]:
+    """Columns of parts of dates with short names, ``YY MM DD hh mm``, if they make a date together."""
+    spelled = {name: plain(name) for name in frame.columns}
+    found: dict[str, str] = {}
+    for part, short in _ABBREVIATED.items():
+        free = [name for name in frame.columns if name not in found.values() and frame.is_numeric(name)]
+        names = [name for usual in (part, *short) for name in free if spelled[name] == usual]
+        if part in ("month", "minute"):  # MM and mm
+            names.sort(key=lambda name: name.isupper() != (part == "month"))
+        if names:
+            found[part] = names[0]
+    if not {"year", "month"} <= found.keys() or ("day" not in found and spelled[found["month"]] == "mm"):
+        return {}
+    months = frame.columns[found["month"]]
+    if not bool(((months >= 1) & (months <= 12)).all()):
+        return {}
+    return {part: name for part, name in found.items() if spelled[name] != part}
 
 
 def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collection[str] = ()) -> Moments:
@@ -77,7 +111,7 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
     chosen = frame.find("time", given, TIME, needed=False)
     others = [name for name in frame.columns if plain(name) in TIME and name not in (chosen, *apart)]
     others.sort(key=lambda name: TIME.index(plain(name)))
-    dated = bool(others) or any(plain(name) == "year" for name in frame.columns)
+    dated = bool(others) or "year" in (*map(plain, frame.columns), *_abbreviated(frame))
     candidates = [name for name in (chosen, *others) if name is not None]
     may_be_numbers = {
         name
@@ -108,7 +142,7 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
         base, of_year = _from_parts(frame, date, kept, apart)
         local, used, to_day = base, {*date.values(), *of_year}, "day" in date or bool(of_year)
         day = next(iter(date.values()))
-    clock = [] if _has_time(local) else _clock(frame, of_day, apart, kept)
+    clock = [] if _has_time(local) else _clock(frame, of_day, {*apart, *used}, kept)
     if not to_day:
         if any(_varies(frame, name, kept) for name in clock):
             raise _no_time(
@@ -187,10 +221,11 @@ def _no_time(text: str, *columns: str) -> ArgumentError:
 
 def _date(frame: Columns, kept: Indices, apart: Collection[str]) -> dict[str, str]:
     """Give the columns, none of those in ``apart``, that make a time together by the names of `DATE`."""
+    short = _abbreviated(frame)
     found = {
         part: name
         for part in DATE
-        if (name := frame.find("time", None, (part,), needed=False)) and name not in apart
+        if (name := frame.find("time", None, (part,), needed=False) or short.get(part)) and name not in apart
     }
     there = [part in found for part in DATE]
     date = dict(list(found.items())[: there.index(False) if False in there else None])
@@ -269,10 +304,25 @@ def _check_reference(frame: Columns, day: str, kept: Indices) -> None:
 
 def _check_other_times(frame: Columns, kept: Indices, apart: Collection[str]) -> None:
     """Refuse columns that seem to say when, but have no usual name, where no other does."""
+    dates = [
+        name
+        for name in frame.columns
+        if name not in apart and plain(name) not in CLOCK and _may_be_dates(frame, name, kept)
+    ]
+    remedies = [Setting("columns", {"time": name}) for name in dates[:1]]
     for name in frame.columns:
         if name in apart or not _varies(frame, name, kept):
             continue
         cells = frame.columns[name][kept]
+        if plain(name) in TIME_OF_DAY or (
+            _is_clock(cells) and (dates or _NAMES_CLOCK.fullmatch(plain(name)))
+        ):
+            raise ArgumentError(
+                f"{frame.title} has no column of dates of a usual name, and {name!r} has different times of "
+                "day. Name the column of dates, beside which it is read.",
+                key="no-time",
+                remedies=(*remedies, Setting("where", {name: ANY}, "if it does not say when")),
+            )
         if _COUNTED.fullmatch(plain(name)) and frame.is_numeric(name):
             raise ArgumentError(
                 f"{frame.title} has no column of times, and {name!r} seems to count days or years; expected "
@@ -283,14 +333,7 @@ def _check_other_times(frame: Columns, kept: Indices, apart: Collection[str]) ->
                     Setting("columns", {"time": IGNORED}, "to map all rows as one field"),
                 ),
             )
-        dated = cells.dtype.kind == "M"
-        first = next((str(cell).strip() for cell in cells.tolist() if str(cell).strip()), "")
-        named = _NAMES_TIME.fullmatch(plain(name)) or _DATED.match(first)
-        if cells.dtype.kind != "M" and named:
-            texts = [text for text in dict.fromkeys(_written(cells)) if text.lower() not in EMPTY]
-            numbers = cells.dtype.kind in "iuf" and min(map(len, texts)) < 8  # years, hours
-            dated = not numbers and not np.isnat(_moments(texts)).any()
-        if dated:
+        if name in dates or _may_be_years(frame, name, cells):
             raise ArgumentError(
                 f"{frame.title} has no column of times of a usual name, and {name!r} has different ones.",
                 key="no-time",
@@ -299,6 +342,36 @@ def _check_other_times(frame: Columns, kept: Indices, apart: Collection[str]) ->
                     Setting("where", {name: ANY}, "if it says something else"),
                 ),
             )
+
+
+def _may_be_dates(frame: Columns, name: str, kept: Indices) -> bool:
+    """Whether a column has dates, by its cells, and by its name where these may be something else."""
+    cells = frame.columns[name][kept]
+    if cells.dtype.kind == "M":
+        return True
+    first = next((str(cell).strip() for cell in cells.tolist() if str(cell).strip()), "")
+    if not (_NAMES_TIME.fullmatch(plain(name)) or _DATED.match(first)):
+        return False
+    texts = [text for text in dict.fromkeys(_written(cells)) if text.lower() not in EMPTY]
+    if cells.dtype.kind in "iuf" and min(map(len, texts), default=0) < 8:  # hours, or year and month
+        return bool(texts) and all(re.fullmatch(r"(18|19|20)\d\d(0[1-9]|1[0-2])", text) for text in texts)
+    return bool(texts) and not np.isnat(_moments(texts)).any()
+
+
+def _may_be_years(frame: Columns, name: str, cells: NDArray[Any]) -> bool:
+    """Whether a column has years by its name and its numbers."""
+    if _NAMES_YEAR.fullmatch(plain(name)) is None or not frame.is_numeric(name):
+        return False
+    return bool(((cells >= 1800) & (cells <= 2100) & (np.mod(cells, 1) == 0)).all())
+
+
+def _is_clock(cells: NDArray[Any]) -> bool:
+    """Whether all cells that are not empty are times of day, such as 12:00 or 1200 UTC."""
+    if cells.dtype.kind not in "OUT":
+        return False
+    texts = (str(cell).strip() for cell in cells.tolist())
+    there = [_CLOCK.fullmatch(text) is not None for text in texts if text.lower() not in EMPTY]
+    return bool(there) and all(there)
 
 
 def _day(frame: Columns, days: Sequence[str], kept: Indices) -> tuple[str, Times, Times]:
@@ -415,6 +488,7 @@ def _clock(frame: Columns, of_day: Sequence[str], apart: Collection[str], kept: 
         return [of_day[0]]
     by_name = {_without_zone(frame, name): name for name in frame.columns if name not in apart}
     by_name |= {plain(name): name for name in frame.columns if name not in apart}
+    by_name |= {part: name for part, name in _abbreviated(frame).items() if name not in apart}
     if "time" in by_name and _is_of_day(frame.columns[by_name["time"]][kept], numbers=False):
         return [by_name["time"]]
     for usual in TIME_OF_DAY:
@@ -424,6 +498,18 @@ def _clock(frame: Columns, of_day: Sequence[str], apart: Collection[str], kept: 
     parts = [by_name[part] for part in _SECONDS if part in by_name]
     if hour is not None:
         return [hour, *parts]
+    clocks = [name for name in frame.columns if name not in apart and _is_clock(frame.columns[name][kept])]
+    named = [name for name in clocks if _NAMES_CLOCK.fullmatch(plain(name))]
+    if len(named) == 1:
+        return named
+    if clocks:
+        raise ArgumentError(
+            f"{' and '.join(map(repr, named or clocks))} of {frame.title} "
+            f"{'has' if len(clocks) == 1 else 'have'} times of day, and it cannot be told whether and which "
+            "of them says when. Call the one that does time_of_day.",
+            key="times-of-day",
+            remedies=tuple(Setting("where", {name: ANY}, "if it does not say when") for name in clocks[-1:]),
+        )
     for name in parts:
         if _varies(frame, name, kept):
             raise _no_time(
@@ -462,7 +548,8 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
     """Read times of day: 12:00, 1200, or hours, minutes or seconds by the name of their column."""
     import pandas as pd
 
-    column, part = frame.columns[name][kept], _without_zone(frame, name)
+    parts = {short: part for part, short in _abbreviated(frame).items()}
+    column, part = frame.columns[name][kept], parts.get(name) or _without_zone(frame, name)
     if column.dtype.kind == "m":
         return column.astype("timedelta64[ns]")
     texts = [_UTC.sub("", str(cell).strip()) for cell in column.tolist()]
@@ -472,11 +559,11 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
         since = pd.to_timedelta(written, errors="coerce").to_numpy().astype("timedelta64[ns]")
         wrong = np.isnat(since) | (since > np.timedelta64(LAST_HOUR, "h"))
     else:
-        numbers = frame.numbers(name)[kept]
+        padded = column.dtype.kind in "OUT" and all(map(_DIGITS.fullmatch, texts))  # 0015
+        numbers = np.array(texts, dtype=np.float64) if padded else frame.numbers(name)[kept]
         of_hour = np.zeros(numbers.size)
         seconds = _SECONDS.get(part, 3600)
         last = LAST_HOUR if seconds == 3600 else 59
-        padded = column.dtype.kind in "OUT" and all(map(_DIGITS.fullmatch, texts))  # 0015
         if part not in _SECONDS and (padded or part not in HOUR):
             largest = np.fmax.reduce(numbers)
             if not padded and part != "hhmm" and 0 < largest <= LAST_HOUR:
@@ -511,6 +598,8 @@ def read_times(frame: Columns, name: str, kept: Indices) -> Times:
         texts, moments = column.astype(str), column
     else:
         texts = np.array(_written(column), dtype=object)
+        if "yyyymm" in (spelled := plain(name).replace("_", "")) and "yyyymmdd" not in spelled:
+            texts = np.array([re.sub(r"^(\d{4})(\d\d)$", r"\1-\2", text) for text in texts], dtype=object)
         codes, distinct = pd.factorize(texts)
         moments = _moments(list(distinct))[codes]
     wrong: Mask = np.isnat(moments)

@@ -179,7 +179,7 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
         )
     taken = {*used, *when, column}
     places = read_row_places(frame, axes, kept, plane=plane, taken=taken, named=name, ignored=ignored)
-    moments = moments_of(frame, time, kept, apart=ignored)
+    moments = moments_of(frame, time, kept, apart={*ignored, *axes, column})
     if at is not None:
         there, at_these = _at_times(frame, moments.times, at)
         kept, places, moments = kept[there], places.at(there), replace(moments, times=at_these)
