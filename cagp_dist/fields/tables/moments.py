@@ -57,9 +57,16 @@ _NAMES_YEAR = re.compile(
     r"jahr|ano|annee|anno|rok|ar|vuosi|jaar|yr|yyyy|w(ater)?_?ye?a?r|(hydro\w*|season)_year"
 )
 _NAMES_CLOCK = re.compile(
+    r".*(time|uhrzeit|hour)(_.*)?|"
+    r"(.*_)?(zeit|heure|hora|ora|orario|godzina|czas|tid|klokke(n|slett)?|kello(naika)?|"
+    r"tijd|tijdstip|cas|saat|hhmm)(_.*)?"
+)
+_CLOCK = re.compile(
     r"(([01]?\d|2[0-4]):[0-5]\d(:[0-5]\d(\.\d+)?)?(\s*(UTC|GMT|Z))?|([01]\d|2[0-4])[0-5]\d\s*(UTC|GMT|Z))",
     re.IGNORECASE,
 )
+_DATED = re.compile(r"\d{4}-\d\d?-\d\d?\b|\d\d?\.\d\d?\.\d{4}\b")
+_DIGITS = re.compile(r"\d{3,4}")
 _ABBREVIATED = {
     "year": ("yr", "yyyy", "yy"), "month": ("mo", "mon", "mm"), "day": ("dy", "dd"), "hour": ("hr", "hh"),
     "minute": ("mi", "mn", "mm"),
