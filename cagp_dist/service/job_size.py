@@ -50,6 +50,7 @@ class Size:
     regions: int = 0  # regions over which means are wanted, and the cells that these are sums over
     region_nodes: int = 0
     biases: int = 0  # groups of observations that share an error
+    variables: int = 1  # of which all of these are counted
     errors: Errors = "none"  # that correct error bars, and how many points have one
     with_errors: int = 0
 
@@ -77,7 +78,8 @@ class Size:
             places += f"errors of {counted(self.biases, 'group')}, "
         if self.regions:
             places += f"{counted(self.regions, 'region')} of {self.region_nodes:,} cells, "
-        return f"{counted(self.observed, 'point')} observed, {tested}, {cells}, {places}{times}"
+        several = f", each of {self.variables} variables counted" if self.variables > 1 else ""
+        return f"{counted(self.observed, 'point')} observed, {tested}, {cells}, {places}{times}{several}"
 
     @property
     def calibrated(self) -> int:

@@ -19,6 +19,7 @@ from cagp_dist.budget import Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.errors import ArgumentError, ConfigurationError, in_words_of_the_job
+from cagp_dist.fields.together import variables_of
 from cagp_dist.pipeline import Status
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -438,7 +439,8 @@ def _compilation_noted(stage: JobStage) -> Iterator[None]:
 def _described(field: xr.Dataset) -> str:
     if "point" in field.sizes:
         name = next(iter(field.data_vars))
-        values, places, times = int(field[name].notnull().sum()), field.sizes["point"], field.sizes["time"]
+        values, times = int(field[name].notnull().sum()), field.sizes["time"]
+        places = field.sizes["point"] // max(len(variables_of(field)), 1)
         many = f"{counted(values, 'value')} of {counted(places, 'place')} at {counted(times, 'time')}"
         return f"{many} from {field.attrs['source']}"
     held = field[next(iter(field.data_vars))]

@@ -248,6 +248,7 @@ class ChosenPoints:
             samples=design.samples,
             regions=several * len(design.regions or ()),
             biases=sum(map(len, self.labels.values())),
+            variables=several,
             region_nodes=0 if design.region_means is None else several * len(design.region_means.nodes),
             errors=recalibration.errors,
             with_errors=recalibration.places,
