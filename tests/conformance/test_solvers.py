@@ -11,6 +11,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.kernels import Kernel, beside_columns
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers import Solver
 from cagp_dist.solvers.engine.affine import Affine
@@ -116,6 +117,53 @@ def test_error_bars_that_are_exact_hold_on_fields_of_the_prior(solver):
         generator=np.random.default_rng(3),
     )
     assert found.verdict.ok == (solver.calibrated == "exact"), found
+
+
+def beside_space(kind: str) -> tuple[Kernel, np.ndarray]:
+    """A kernel with directions, or with more axes than space, and points (132, p) with these columns."""
+    generator = np.random.default_rng(17)
+    X = cagp.unit_sphere(generator.uniform(40.0, 60.0, 132), generator.uniform(0.0, 30.0, 132))
+    label, field = (np.arange(132) % 12).astype(float), cagp.Matern32(0.1, 1.0)
+    kernels: dict[str, tuple[Kernel, dict[str, np.ndarray]]] = {
+        "variables": (
+            field * cagp.Coregion([[1.0, 0.7], [0.7, 2.0]], axis="variable"),
+            {"variable": label % 2},
+        ),
+        # the errors of groups are targets, too
+        "groups": (field + cagp.SameLabel(0.5, axis="ship"), {"ship": label}),
+        "depths": (
+            field * cagp.Matern12(60.0, axis="depth"),
+            {"depth": generator.uniform(0.0, 200.0, 132)},
+        ),
+        "ellipse": (cagp.Anisotropic(field, 3.0, 30.0, centre=(50.0, 15.0)), {}),
+    }
+    kernel, columns = kernels[kind]
+    return kernel, beside_columns(X, columns) if columns else X
+
+
+KINDS_BESIDE = ("variables", "groups", "depths", "ellipse")
+
+
+@solvers_in_turn(
+    ["solver", "kind"],
+    [
+        pytest.param(solver, KINDS_BESIDE[at % 4], id=f"{name}-{KINDS_BESIDE[at % 4]}")
+        for at, (name, solver) in enumerate(POINT_SOLVERS.items())
+        if solver.calibrated == "exact"
+    ],
+)
+def test_error_bars_hold_with_kernels_of_more_than_distance(solver, kind):
+    """Over 200 fields, each solver with one kernel; a false alarm has probability 0.27 %."""
+    kernel, X = beside_space(kind)
+    found = cagp.calibrate(
+        cagp.Prior(kernel, 0.1),
+        X[:120],
+        X[120:],
+        solver=solver,
+        simulations=200 if solver.many_fields else 60,
+        generator=np.random.default_rng(5),
+    )
+    assert found.verdict.ok, found
 
 
 def test_solvers_of_grids_say_so_on_points():
