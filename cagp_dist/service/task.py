@@ -633,11 +633,18 @@ def check_every_time(points: Observations, chosen: Indices, mean: JobMean | None
             check_estimable(basis[present[fields[0]]], mean.coefficient_names)
 
 
-def check_each_variable(points: Observations, chosen: Indices, variables: Sequence[Variable]) -> None:
-    """Raise `DataError` where a time has no value of a variable at the chosen points."""
-    labels = points.beside[VARIABLE][chosen]
+def check_each_variable(points: Observations, design: Design, variables: Sequence[Variable]) -> None:
+    """Raise `DataError` where a time has no observed value of a variable, or none is held out."""
+    labels = points.beside[VARIABLE]
     for label, variable in enumerate(variables):
-        there = points.present[:, chosen[labels == label]].any(axis=1)
+        own, held = (chosen[labels[chosen] == label] for chosen in (design.train, design.test))
+        if not points.present[:, held].any():
+            raise DataError(
+                f"none of the {held.size:,} held-out places has a value of {variable.name!r}, so that "
+                "it has no scores; hold out more places, or draw others: [design] test count and seed.",
+                key="nothing-to-score",
+            )
+        there = points.present[:, own].any(axis=1)
         if not there.all():
             raise DataError(
                 f"nothing was observed of {variable.name!r} at {shown_time(points.times[there.argmin()])} at "
@@ -724,7 +731,7 @@ def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Chosen
     variables = variables_of(field)
     if variables:
         design = design_of_variables(points, len(variables), job.design, block_size(named))
-        check_each_variable(points, design.train, variables)
+        check_each_variable(points, design, variables)
     else:
         design = design_points(points, table=job.design, block_size=block_size(named))
     solver = fold_solver = solver_at(design)

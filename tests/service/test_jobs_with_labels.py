@@ -248,6 +248,10 @@ def test_what_does_not_go_with_several_variables_is_refused_by_name(two):
         (root / "refused.toml").write_text(job.replace('["tmin", "tmax"]', names))
         with pytest.raises(ConfigurationError, match="variable"):
             load_job(root / "refused.toml")
+    (root / "refused.toml").write_text(job.replace("count = 12, seed = 3", "count = 1, seed = 7"))
+    with pytest.raises(DataError) as refused:
+        cagp.run(root / "refused.toml")
+    assert refused.value.key == "nothing-to-score"
     alone = job.replace('["tmin", "tmax"]', '"tmin"')
     for text, named in (
         (alone.replace("[design]", "noise_std = { tmin = 0.2 }\n[design]"), "noise_std"),
