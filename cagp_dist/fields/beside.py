@@ -7,6 +7,7 @@ values: a field of clouds and sea, or with land that is zero, is no field of one
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -14,10 +15,18 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Mask
 from cagp_dist.errors import DataError
+from cagp_dist.fields.axes import Role, role_of
 from cagp_dist.fields.categories import is_bad, measured_first
 from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.selection import Choice, is_chosen, written_choice
-from cagp_dist.fields.tables.neighbours import is_about, says_quality, says_scale, scales
+from cagp_dist.fields.tables.neighbours import (
+    check_offsets,
+    is_about,
+    says_offset,
+    says_quality,
+    says_scale,
+    scales,
+)
 from cagp_dist.remedies import Setting
 from cagp_dist.space.systems import variables_of
 
@@ -44,11 +53,15 @@ class Beside:
         there = ~np.isnan(values) & np.array(flags == flags)
         found, counts = np.unique(flags[there], return_counts=True)
         found = found[np.argsort(-counts, kind="stable")]
-        if says_scale(self.name):
+        if says_offset(self.name):
+            check_offsets(self.name, flags[there])
+        elif says_scale(self.name):
             self._check_scale(found.tolist())
         elif found.size > 1 and self.is_mask:
             self._check_mask(values, flags, found.tolist())
-        elif found.size > 1 or any(is_bad("", _meanings(self.held.attrs).get(flag, "")) for flag in found):
+        elif found.size > 1 or any(
+            is_bad("", _meanings(self.held.attrs, found.tolist()).get(flag, "")) for flag in found
+        ):
             self._check_flags(found.tolist())
         return values
 
@@ -97,7 +110,7 @@ class Beside:
 
     def _check_flags(self, found: Sequence[object]) -> None:
         """Refuse flags of quality that differ, unless all of them mean that values are good."""
-        meanings = _meanings(self.held.attrs)
+        meanings = _meanings(self.held.attrs, found)
         good = [flag for flag in found if _IS_GOOD.fullmatch(meanings.get(flag, ""))]
         if len(good) == len(found):
             return
@@ -127,13 +140,23 @@ def beside(given: xr.Dataset, field: xr.DataArray, chosen: Mapping[str, Choice])
         if key in chosen:
             if chosen[key] != ANY:
                 found.append(Beside(key, held, chosen[key], is_mask=False))
-        elif held.dtype.kind in "iubf" and says_scale(key) and is_about(key, every, {own}):
+        elif (
+            held.dtype.kind in "iubfm"
+            and (says_scale(key) or (says_offset(key) and not _is_timed(held, every)))
+            and is_about(key, every, {own})
+        ):
             found.append(Beside(key, held, None, is_mask=False))
         elif held.dtype.kind in "iubf" and _is_land(key, held):
             found.append(Beside(key, held, None, is_mask=True))
         elif not graded and held.dtype.kind in "iubf" and _grades(key, held, named, every, own):
             found.append(Beside(key, held, None, is_mask=False))
     return found
+
+
+def _is_timed(held: xr.DataArray, every: Mapping[str, xr.DataArray]) -> bool:
+    """Whether there are times along the same dimensions, or none at all, to which nothing is to be added."""
+    timed = [axis.dims for name, axis in every.items() if role_of(name, axis) is Role.TIME]
+    return not timed or held.dims in timed
 
 
 def has_fill(values: NDArray[np.floating]) -> bool:
@@ -150,6 +173,12 @@ def _is_land(name: str, held: xr.DataArray) -> bool:
     return bool(told or _MASKS.fullmatch(name.lower()) or {"land"} <= meanings <= {*_LAND, *_SEA})
 
 
+_SAYS_WHERE = re.compile(
+    r"(is_|over_)?(microwave|infrared|land|sea|water|ocean|ice|lake|river|coast(line|al)?|day(time)?|night(time)?|"
+    r"daylight|(a|de)scending|reserved\w*|spare\w*|unused\w*|tbd|no_?data|good\w*|valid\w*)"
+)
+"""Bits of flags that say where or when values were taken, and nothing of how good they are."""
+
 _LAND, _SEA = ("land", "lake", "ice"), ("water", "sea", "ocean")
 
 
@@ -158,7 +187,7 @@ def _grades(
 ) -> bool:
     """Whether a variable says how good the values of another are, each in one number."""
     standard = str(held.attrs.get("standard_name", ""))
-    if _is_land(name, held) or ("flag_masks" in held.attrs and "flag_values" not in held.attrs):
+    if _is_land(name, held):
         return False
     stated = standard.endswith(("status_flag", "quality_flag"))
     if name in named:
@@ -166,8 +195,14 @@ def _grades(
     return (stated or says_quality(name)) and is_about(name, every, {own})
 
 
-def _meanings(attributes: Mapping[str, object]) -> dict[object, str]:
-    """Say what the values of flags mean."""
+def _meanings(attributes: Mapping[str, object], found: Sequence[Any]) -> dict[object, str]:
+    """Say what the values of flags mean; of bits that are set, what those say that grade values."""
+    if "flag_masks" in attributes and "flag_values" not in attributes:
+        named = _meanings({**attributes, "flag_values": attributes["flag_masks"]}, found)
+        bits = {int(bit): word for bit, word in named.items() if not _SAYS_WHERE.fullmatch(word)}  # type: ignore[call-overload]
+        return {
+            flag: "_".join(word for bit, word in bits.items() if int(flag) & bit) or "good" for flag in found
+        }
     given = attributes.get("flag_values", ())
     values = re.findall(r"-?\d+", given) if isinstance(given, str) else np.atleast_1d(np.asarray(given))
     return dict(

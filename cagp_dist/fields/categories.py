@@ -51,10 +51,16 @@ _PATTERNS = {meaning: re.compile(f"({pattern}){_OF}") for meaning, pattern in _M
 _SCENARIO = re.compile(r"(ssp|rcp)_?\d.*|pi_?control|hist_?nat|abrupt.*|1pct_?co2|sres.*|a1b|a1fi")
 _TELLS = re.compile(
     r"(.*_)?(scenarios?|ssp|rcp|pathway|statistics?|stat|cell_?methods?|"
-    r"aggregat(e|ion)(_?(type|method|function))?)"
+    r"aggregat(e|ion)(_?(type|method|function))?|basis|baseline|(base|reference|normals?)_period|"
+    r"members?|ensemble(_members?)?|realization|"
+    r"(is_)?((bias_|gauge_|height_|wind_)?corrected|adjusted|homogeni[sz]ed|detrended|(reduced|corrected)_to_\w+))"
     r"(_(id|name|code|type))?"
 )
 """Columns whose texts and numbers always tell quantities apart."""
+
+_PRESSURE = re.compile(r"qnh|qfe|qff|qne")  # at sea level, of the station, and reduced in other ways
+_MOIST = re.compile(r"(wet|dry)([_ ](bulb|basis|weight|matter))?", re.IGNORECASE)
+_SAYS_KIND = re.compile(r"(.*_)?(type|kind|method|bulb|weight|thermometer|art|tipo)")
 
 _NEGATIVE = re.compile(r"(is_)?(neg(ative)?|minus|below_zero)")
 _MINUS = {"-", "\u2212", "minus", "neg", "negative", "below"}
@@ -64,7 +70,7 @@ _PLUS = {"+", "plus", "pos", "positive", "above", ""}
 def meaning_of(cell: str) -> str:
     """Say what a word of a category makes of a value, such as a forecast; empty of what was measured."""
     spelled = plain(cell)
-    if _SCENARIO.fullmatch(spelled):
+    if _PRESSURE.fullmatch(spelled) or _SCENARIO.fullmatch(spelled):
         return spelled.replace("_", "")
     return next((meaning for meaning, held in _PATTERNS.items() if held.fullmatch(spelled)), "")
 
@@ -86,6 +92,9 @@ def mixes_quantities(name: str, cells: Sequence[Any]) -> bool:
     """Whether different cells of a column, empty ones among them, say that values are different things."""
     if _TELLS.fullmatch(plain(name)):
         return len([cell for cell in cells if cell != ""]) > 1
+    moist = {found[1].lower() for cell in cells if (found := _MOIST.fullmatch(str(cell)))}
+    if len(moist) > 1 and _SAYS_KIND.fullmatch(plain(name)):
+        return True
     if _are_truths(cells):  # is_forecast
         return len(cells) > 1 and bool(_meaning_of_truth(name))
     return len({meaning_of(cell) for cell in cells if isinstance(cell, str)}) > 1
@@ -93,6 +102,8 @@ def mixes_quantities(name: str, cells: Sequence[Any]) -> bool:
 
 def measured_first(name: str, cells: Sequence[Any]) -> list[Any]:
     """Put what was measured, and is good as far as that is said, before the rest."""
+    if plain(name).endswith("qa_value"):  # of TROPOMI, from 0 to 1
+        return sorted(cells, reverse=True)
     truths = _are_truths(cells) and bool(_meaning_of_truth(name))
 
     def rank(cell: Any) -> int:

@@ -41,6 +41,7 @@ from cagp_dist.fields.tables import (
     Table,
     TableLike,
     by_time_and_place,
+    check_says_std,
     noise_factor,
     read_rows,
     row_by_row,
@@ -476,7 +477,9 @@ def _noise(source: xr.Dataset, noise_std: str | float | None, where: Horizontal,
             "noise of each place at all times.",
             key="noise-std",
         )
-    factor = noise_factor(units, str(field.attrs.get("units", "")), f"the noise {noise_std!r}")
-    what, held = f"the noise {noise_std!r}", field.transpose(*where.dims).values
+    what = f"the noise {noise_std!r}"
+    check_says_std(noise_std, field.attrs, what)
+    factor = noise_factor(units, str(field.attrs.get("units", "")), what)
+    held = field.transpose(*where.dims).values
     found = observations(held, field.attrs, what=what, encoding=field.encoding)
     return factor * np.asarray(found, dtype=np.float64).reshape(-1)

@@ -14,7 +14,14 @@ from cagp_dist.variables.units import conversion, plain_units, scaled
 from cagp_dist.variables.variable import VARIABLES
 from cagp_dist.variables.variable_names import own_units, transformed_by_name, variable_named
 
-UNSTATED = ("", "-", "1", "none", "unknown", "undefined", "dimensionless", "unitless", "n/a", "na", "?")
+UNSTATED = ("", "-", "none", "unknown", "undefined", "n/a", "na", "?")
+PURE = ("1", "dimensionless", "unitless")
+_OF_PURE = re.compile(
+    r"psu|pss(-?78)?|ph( units?)?|ntu|fnu|index|counts?|1|dimensionless|unitless", re.IGNORECASE
+)
+"""What is asked for of numbers without a unit, and changes none."""
+
+LARGEST_FRACTION = 2.0  # of values that are stated to have no unit, where percent are asked for
 
 _DIFFERENCE = re.compile(
     r"anomal|difference|departure|bias|spread|variab|deviation|(^|_)(delta|std(dev)?|sd|err(or)?|sigma|range)(_|$)",
@@ -83,12 +90,16 @@ def stated_units(
     stated = stated or unit_of_name(name)
     if stated.lower() in UNSTATED or plain_units(given) in map(plain_units, (own, stated)):
         return Units(given)
+    if stated.lower() in PURE and _OF_PURE.fullmatch(given.strip()):
+        return Units(given)
     found = None if transformed or scaled(given)[0] != 1.0 else conversion(stated, given)
     note = f"{what} are converted from {stated!r} to {given!r}."
     texts = (name, *(str(attributes.get(key, "")) for key in ("long_name", "standard_name")))
     if found is not None and any(map(_DIFFERENCE.search, texts)):
         return Units(given, found[0], 0.0, note)
     low, high = reach()
+    if stated.lower() in PURE and plain_units(given) == "%" and high > LARGEST_FRACTION:
+        return Units(given, note=f"{what} reach to {high:g}, so that they are no fractions but in {given!r}.")
     known = found is not None or variable_named(name).name in VARIABLES
     if known and is_plausible(name, given, low, high) and not is_plausible(name, stated, low, high):
         said = f"{what} reach from {low:g} to {high:g}, which is not plausible in {stated!r}, as is stated"

@@ -38,6 +38,7 @@ _SPELLINGS = {
     **dict.fromkeys(("gpm", "geopotential metre", "geopotential meter"), "m"),
     **dict.fromkeys(("millimetre", "millimetres", "millimeter", "millimeters", "kg m-2"), "mm"),
     **dict.fromkeys(("percent", "per cent"), "%"),
+    **dict.fromkeys(("permil", "per mil", "per mille", "promille"), "\u2030"),
     **dict.fromkeys(("deg", "degs", "degrees"), "degree"),
     **dict.fromkeys(("radian", "radians", "radians_north", "radians_east"), "rad"),
     **dict.fromkeys(("microradian", "microradians"), "urad"),
@@ -59,6 +60,8 @@ _BASES: Mapping[str, tuple[str, float, float]] = {
     "urad": ("degree", 1e-6 * 180.0 / math.pi, 0.0),
     "arcmin": ("degree", 1.0 / 60.0, 0.0), "arcsec": ("degree", 1.0 / 3600.0, 0.0),
     "gon": ("degree", 0.9, 0.0),
+    "%": ("1", 1e-2, 0.0), "\u2030": ("1", 1e-3, 0.0), "ppm": ("1", 1e-6, 0.0), "ppb": ("1", 1e-9, 0.0),
+    **dict.fromkeys(("dimensionless", "unitless", "fraction", "proportion", "0-1"), ("1", 1.0, 0.0)),
 }  # fmt: skip
 """Units by others that they convert to: factor and offset. Mercury is that at 0 degrees Celsius."""
 
@@ -72,6 +75,20 @@ _PURE = ("(0 - 1)", "(0-1)", "0-1", "~", "none", "proportion", "fraction", "dime
 _UDUNITS = {"celsius": "degC", "fahrenheit": "degF", "k": "K", "pa": "Pa", "hpa": "hPa", "m s-1": "m s-1",
             "%": "%", **dict.fromkeys(_PURE, "1")}  # fmt: skip
 """How UDUNITS writes what is spelled in many ways, by `plain_units`."""
+
+
+def is_unit(text: str) -> bool:
+    """Whether a text is a unit that is known, or a quotient or a product of usual ones."""
+    plain = plain_units(text)
+    bases = {base for base, _, _ in _BASES.values()} - {"1"}
+    return plain in _BASES or plain in bases or _OF_UNITS.fullmatch(plain) is not None
+
+
+_OF_UNITS = re.compile(
+    r"([kcmunp]?(g|l|m|mol|w|j|s|s/cm|bq|cfu)|[mu]s|ntu|fnu|psu|pss)( ([kcmdnu]?(g|l|m|mol|s|h|d|ml))-\d)*|"
+    r"(cfu|mpn)[ /]100 ?ml(-1)?|(pp[mbt]v?)",
+    re.IGNORECASE,
+)
 
 
 def plain_units(units: str) -> str:

@@ -55,12 +55,15 @@ LAND = field(np.where(SEA, VALUES, 0.0), mask_rho=SEA.astype(float))
 CODED = field(np.where(GOOD, VALUES, VALUES - 9.0), sst_qc=FLAGS)
 
 
+BITS = field(VALUES, l2_flags=(FLAGS, {"flag_masks": [1, 2, 4], "flag_meanings": "land cloud spare"}))
+LINES = field(VALUES, curvilinear=True, sst_dtime=(FLAGS * 60).astype("timedelta64[s]"))
 SCALED = field(VALUES, exponent=np.where(SEA, 0, 1))
 
 CASES = {
     "quality": (QUALITY, "flags-differ", {"quality_level": [4, 5]}, GOOD),
     "land": (LAND, "masked", {"mask_rho": 1}, SEA),
     "codes": (CODED, "flags-differ", {"sst_qc": 4}, FLAGS == 4),
+    "bits": (BITS, "flags-differ", {"l2_flags": [4, 5]}, GOOD),
     "powers of ten": (SCALED, "values-scaled", {"exponent": 0}, SEA),
 }
 
@@ -74,6 +77,7 @@ CASES = {
         ("land", "object"),
         ("codes", "object"),
         ("powers of ten", "file"),
+        ("bits", "zarr"),
     ],
 )
 def test_variables_beside_the_values_choose_or_are_asked_about(tmp_path, case, door):
@@ -103,11 +107,32 @@ def test_variables_beside_the_values_choose_or_are_asked_about(tmp_path, case, d
         field(VALUES, lsm=SEA.astype(float)),  # of values on land and sea
         field(np.where(SEA, VALUES, np.nan), mask_rho=SEA.astype(float)),
         field(VALUES, sst_uncertainty=VALUES, attributes={"ancillary_variables": "sst_uncertainty"}),
-        field(VALUES, l2p_flags=(FLAGS, {"flag_masks": [1, 2], "flag_meanings": "microwave land"})),
+        field(VALUES, l2p_flags=(FLAGS, {"flag_masks": [1, 2, 4], "flag_meanings": "microwave land ice"})),
+        field(VALUES, sst_dtime=np.zeros(VALUES.shape)),
+        field(VALUES, wind=VALUES, wind_dtime=FLAGS),
     ],
 )
 def test_harmless_variables_are_passed_over(data):
     assert read(data, value="sst").points.values.size > 0
+
+
+def test_times_since_that_of_a_field_are_asked_about():
+    with pytest.raises(DataError) as refused:
+        read(LINES, value="sst")
+    assert refused.value.key == "time-offset"
+    assert read(LINES, value="sst", where=refused.value.remedies[0].value).points.values.size == VALUES.size
+
+
+@pytest.mark.parametrize("about", [{"standard_error_multiplier": 2.0}, {"long_name": "error variance"}])
+def test_a_noise_that_is_no_standard_deviation_is_refused(about):
+    for stated in ({}, about):
+        data = field(VALUES, u=(np.ones(VALUES.shape), {"units": "K"} | stated))
+        if not stated:
+            assert read(data, value="sst", noise_std="u").points.noise_variance is not None
+            continue
+        with pytest.raises(DataError) as refused:
+            read(data, value="sst", noise_std="u")
+        assert refused.value.key == "no-standard-deviation"
 
 
 def test_flags_that_are_bad_everywhere_are_asked_about():

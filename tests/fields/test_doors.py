@@ -298,6 +298,36 @@ TABLES: dict[str, Layout] = {
         answer="no-time",
         only=("mapping", "csv", "job of a csv"),
     ),
+    "fractions in percent": Layout(
+        lambda: without("temperature (degC)", **{"ice (1)": WARM / 100.0}),
+        how={"value": "ice", "units": "%"},
+        answer=(NORTH, EAST, None, WARM),
+        only=("frame", "points", "job of a csv"),
+    ),
+    "units of each row": Layout(
+        lambda: rows(Einheit=["mg/l", "µg/l"] * (N // 2)),
+        answer="several-units",
+        only=("frame", "csv", "job of a csv"),
+    ),
+    "grades of each row": Layout(
+        lambda: rows(Q_TG=[0, 9] * (N // 2)), answer="flags-differ", only=("frame", "points", "job of a csv")
+    ),
+    "times since": Layout(
+        lambda: rows(time="2024-07-01", sst_dtime=np.arange(N)),
+        answer="time-offset",
+        only=("frame", "netcdf", "job of a csv"),
+    ),
+    "two standard deviations": Layout(
+        lambda: rows(u_2sigma=np.ones(N)),
+        how={"noise_std": "u_2sigma"},
+        answer="no-standard-deviation",
+        only=("mapping", "points", "job of a csv"),
+    ),
+    "kinds of pressure": Layout(
+        lambda: rows(pressure_type=["QNH", "QFE"] * (N // 2)),
+        answer="categories-differ",
+        only=("frame", "netcdf", "job of a csv"),
+    ),
     "x and y not said": Layout(
         lambda: {"x": 1e3 * EAST, "y": 1e3 * NORTH, "temperature (degC)": WARM}, answer="plane-not-said"
     ),

@@ -1,6 +1,7 @@
 """What stands in the cells of a table: degrees as people write them, places and their names, noise."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -203,6 +204,7 @@ def read_noise(
     whose = "noise_std"
     if name is not None:
         whose = f"column {name!r} of {frame.title}"
+        check_says_std(name, frame.attributes.get(name, {}), whose)
         own = frame.units(name)
         factor = noise_factor(units.name, own, whose) if own else abs(units.factor)
         there = marks.observations(frame, name, whose)
@@ -220,6 +222,29 @@ def read_noise(
 def _said_of(what: str, numbers: Array, row: int) -> str:
     """Say which number stands in a row."""
     return f"{what} is {shown_number(numbers[row])}"
+
+
+_NO_STD = re.compile(
+    r"(.*[\W_])?((var(iance)?|mse|(2|two)[\W_]?(sigma|sd|std|se|s|standard[\W_].*)|expanded|confidence|"
+    r"95[\W_]?(%|pct|percent|ci)|k[ _=]*2|1\.96.*)([\W_].*)?|(ci|u|err|unc\w*)([\W_]?9\d)|ci)",
+    re.IGNORECASE,
+)
+
+
+def check_says_std(name: str, attributes: Mapping[Any, object], whose: str) -> None:
+    """Refuse as a noise what its name or its attributes call a variance, or several standard deviations."""
+    texts = (plain(name), *(str(attributes.get(key, "")) for key in ("long_name", "standard_name")))
+    said = next((text for text in texts if _NO_STD.fullmatch(text)), "")
+    multiple = np.ravel(attributes.get("standard_error_multiplier", 1.0))
+    if not said and multiple.size == 1 and float(multiple[0]) != 1.0:
+        said = f"standard_error_multiplier = {float(multiple[0]):g}"
+    if said:
+        raise DataError(
+            f"{whose} is no standard deviation by what it states, {said!r}; expected one in the units of the "
+            "values. Take the square root of a variance, half of 2 sigma, or an interval of 95 % by 3.92, "
+            "and give it another name.",
+            key="no-standard-deviation",
+        )
 
 
 def noise_factor(units: str, stated: str, whose: str) -> float:

@@ -45,7 +45,7 @@ from cagp_dist.remedies import Setting
 from cagp_dist.text import counted
 from cagp_dist.variables import bare
 from cagp_dist.variables.stated_units import Units, extremes, stated_units
-from cagp_dist.variables.units import plain_units
+from cagp_dist.variables.units import is_unit, plain_units
 
 MOST_SHOWN = 5
 FEWEST_COUNTED = 5  # whole numbers that rise by one from row to row count the rows
@@ -84,6 +84,7 @@ class Kind(Enum):
     OTHER = auto()  # it cannot be told
 
 
+_UNIT_WORDS = "units?|uom|einheit(en)?|masseinheit|unit[ae]s?|unidad(es)?|unidade|eenheid|enhe[td]|yksikko"
 _NAMES = {
     Kind.COUNTER: r"unnamed.*|level_0|(.*_)?(index|rows?|nr|id|fid|oid|objectid|seq|sequence|rec|record)|"
     r"(obs|row|rec|record|sample|measurement)_?(no|num|number)",
@@ -93,14 +94,16 @@ _NAMES = {
     Kind.ELEVATION: r".*elev.*|alt(itude)?(_.*)?|(station|site|stn|ground|surface|terrain)_?height.*|.*asl",
     Kind.ZONE: r"(.*_)?(tz|tzid|tzone|time_?zone)(_.*)?|"
     r"(.*_)?(utc|gmt|tz)_?(offset|shift|diff(erence)?|delta)(_.*)?|"
-    r"(hours_?|offset_?)(from|to|off)_?(utc|gmt)(_.*)?|zeitzone|zona_horaria|fuseau(_horaire)?|fuso(_orario)?|"
+    r"(hours_?|offset_?)(from|to|off)_?(utc|gmt)(_.*)?|zeitzone|zona_horaria|fuseau(_horaire)?|fuso(_h?orario)?|"
+    r"huso_horario|zona_oraria|aikavyohyke|tidszon[e]?|tidssone|tijdzone|strefa(_czasowa)?|casov[ae]_(zona|pasmo)|"
     r"(is_)?dst|(is_)?daylight(_.*)?|(is_)?(summer|winter)_?time|sommerzeit",
     Kind.ELEMENT: r"elements?|param|parameter(_?(name|code|id|cd|type|label))?|element_.*|variable(_?name)?|"
     r"data_?type|measurand|(analyte|pollutant|species|constituent|characteristic)(_?(name|code|id))?|"
     r"(observed_?)?property|quantity|short_?name",
     Kind.MATERIAL: r"(soil_?)?horizons?|(size_?|sample_?)?fraction|matrix|medium|sample_?(type|medium)|"
     r"(activity_)?media_?(name)?|tissue",
-    Kind.QUALITY: r"(.*_)?(quality|q[acf])(_?(level|code|control|flag|status|\d))?|.*qf|"
+    Kind.QUALITY: r"(.*_)?(quality|q[acf])(_?(level|code|control|flag|status|value|\d))?|.*qf|"
+    r"(.*_)?(validity|gultigkeit|qualitat(sniveau)?|validite|validez|validita|reliability)(_?(flag|code))?|"
     r".*flags?(_[a-z]|_?\d)?|(.*_)?(qualifiers?|mask(ed)?|(is_)?valid|outliers?|bad|rejected|suspect|(left_)?censor(ed|ing)?|"
     r"(non_?)?detect(ed|s)?)|(data|sensor|instrument|measurement|obs)_?status",
     Kind.FLAG: r"(.*_)?(attributes|code|cd|status)",
@@ -110,7 +113,7 @@ _NAMES = {
     r"(factor|mult|scal(e|ing)|exp|pow(er)?(10)?|offset|correction)",
     Kind.REMARK: r"(.*_)?(remarks?|comments?|notes?|description)",
     Kind.NOISE: r"(.*_)?(err|error|std|stdev|stddev|sd|sigma|se|uncertainty|rmse|noise(_.*)?)",
-    Kind.UNIT: r"(.*_)?(units?|uom)(_?code)?|unit_of_measure(ment)?",
+    Kind.UNIT: rf"(.*_)?({_UNIT_WORDS})(_?code)?|unit_of_measure(ment)?|.*unit_?code",
     Kind.PERIOD: r"(.*_)?(period|duration|interval)_(sec|s|min|minutes?|hrs?|hours?|h|days?|d|code|type)|"
     r"(.*_)?(averaging|accumulation|aggregation|integration)(_?(time|period|interval|window|hours?))?(_.*)?|"
     r"(time_?)?(window|duration)|(sampling|measurement|observation|rain|precip.*)_?(period|duration|interval)",
@@ -130,6 +133,9 @@ _NAMES = {
     r"(p?sal|salinity)(_.*)?|.*oxygen.*|doxy|chl.*|nitrate|phosphate|silicate|ph|turbidity|cond.*|density|"
     r"albedo|ndvi|evap.*|runoff|discharge|soil_moisture|vwc|sst|ssh|sla|swh|hs|period|speed|.*_speed|.*concentration",
 }  # fmt: skip
+_GRADES = re.compile(
+    r"q_[a-z][a-z0-9]*|qn(_?\d+)?|qn_[a-z]\w*"
+)  # of ECA&D and DWD, if they are whole numbers
 _PATTERNS = {kind: re.compile(pattern) for kind, pattern in _NAMES.items()}
 """Names of columns, spelled by `plain`; the first that fits tells."""
 
@@ -189,6 +195,8 @@ def _kind(frame: Columns, name: str) -> Kind:
     if spelled not in VALUE:
         if _OF_A_THING.fullmatch(spelled):
             return Kind.QUANTITY
+        if _GRADES.fullmatch(spelled) and _are_codes(frame.columns[name]):
+            return Kind.QUALITY
         if spelled in ("period", "duration"):  # of waves, or that rain was added up over
             of_waves = frame.is_numeric(name) and plain_units(frame.units(name)) not in _HOURS
             return Kind.QUANTITY if of_waves else Kind.PERIOD
@@ -200,6 +208,14 @@ def _kind(frame: Columns, name: str) -> Kind:
         if _counts_rows(frame.columns[name]):
             return Kind.COUNTER
     return Kind.OTHER
+
+
+def _are_codes(column: NDArray[Any]) -> bool:
+    """Whether all numbers are whole and small, as grades are."""
+    if column.dtype.kind not in "iuf":
+        return False
+    known = column[~np.isnan(column)] if column.dtype.kind == "f" else column
+    return bool(known.size and ((known == np.round(known)) & (np.abs(known) < 100)).all())
 
 
 def _counts_rows(column: NDArray[Any]) -> bool:
@@ -238,7 +254,9 @@ def units_of(
     """Units of the values of some rows: stated with their column, or in one beside it, or as given."""
     stated = frame.units(column)
     for name, kind in kinds.items():
-        if kind is not Kind.UNIT or frame.is_numeric(name) or not is_about(name, frame.columns, {column}):
+        if frame.is_numeric(name) or name == column or not is_about(name, frame.columns, {column}):
+            continue
+        if kind is not Kind.UNIT and (name in said or not _are_units(frame.columns[name][kept])):
             continue
         found = [text for text in _distinct(frame.columns[name][kept]) if text]
         if len(found) > 1 and name not in said:
@@ -248,7 +266,8 @@ def units_of(
                 key="several-units",
                 remedies=(Setting("where", {name: found[0]}),),
             )
-        stem = re.sub(r"_?(units?|uom|code|of|measure(ment)?|value|result|data|obs)", "", plain(name))
+        words = rf"_?({_UNIT_WORDS}|code|of|measure(ment)?|value|result|data|obs)"
+        stem = re.sub(words, "", plain(name))
         if not plain(column).startswith(stem):
             continue  # of something that is not there, such as heights
         if len(found) == 1 and stated and plain_units(found[0]) != plain_units(stated) and name not in said:
@@ -263,6 +282,14 @@ def units_of(
     return stated_units(bare(column), about, given, partial(extremes, [values]), what)
 
 
+def _are_units(cells: NDArray[Any]) -> bool:
+    """Whether all cells are units, and not all letters, whatever their column is called."""
+    if cells.dtype.kind not in "OUT" or not is_unit(str(cells[0]).strip()):
+        return False
+    found = [text for text in _distinct(cells) if text]
+    return len(found) > 1 and all(map(is_unit, found)) and any(len(text) > 1 for text in found)
+
+
 def check_neighbours(
     frame: Columns,
     kinds: Mapping[str, Kind],
@@ -273,21 +300,27 @@ def check_neighbours(
     *,
     zoned: bool,
     plane: bool,
+    keyed_by_time: bool,
 ) -> list[str]:
     """Refuse what unused columns say against reading these rows as one quantity; notes on what remains.
 
     Rows with the same ``keys`` (places, times, names) are repeated measurements, unless a column tells them
     apart: one that is known to, or that cannot be told and does so for over half of them. The first two keys
-    are places. ``zoned`` says that times came with their zones, ``plane`` that places have x and y.
+    are places. ``zoned`` says that times came with their zones, ``plane`` that places have x and y,
+    ``keyed_by_time`` that there are times.
     """
     places, notes = len(np.unique(np.column_stack(keys[:2]), axis=0)), []
     for name, kind in kinds.items():
         text = frame.columns[name].dtype.kind in "OUTb"
-        told = text or kind in _MAY_DIFFER or may_tell(name)
+        offset = keyed_by_time and says_offset(name) and frame.columns[name].dtype.kind in "iufm"
+        told = text or kind in _MAY_DIFFER or may_tell(name) or offset
         if name in looked_at or kind in (Kind.PLACE, Kind.UNIT) or not told:
             continue
         found = _distinct(frame.columns[name][kept])
         there = [cell for cell in found if cell != ""]
+        if offset and is_about(name, frame.columns, looked_at):
+            check_offsets(name, frame.columns[name][kept])
+            continue
         if kind is Kind.ZONE and not zoned and not {str(cell).lower() for cell in there} <= _UTC:
             raise DataError(
                 f"column {name!r} of {frame.title} has the time zones {_listed(found)}, and times without a "
@@ -317,6 +350,7 @@ def check_neighbours(
                 remedies=(Setting("where", {name: ANY}, "if the values are right without it"),),
             )
         whole = all(isinstance(cell, (str, int)) or cell == round(cell) for cell in there)
+        whole |= kind is Kind.QUALITY
         on_globe = not plane and plain(name) in ("zone", "utm_zone")
         classes = whole and len(found) <= MOST_CLASSES and not on_globe
         codes = frame.columns[name].dtype.kind in "iu" and plain(name) != "quantity"
@@ -356,7 +390,8 @@ def _check_categories(frame: Columns, name: str, kind: Kind, found: Sequence[Any
             ),
         )
     if kind not in (Kind.REMARK, Kind.QUALITY) and mixes_quantities(name, found):
-        raise _apart(name, f"the rows of {frame.title} differ", measured_first(name, found), "categories")
+        key = "levels" if kind is Kind.VERSION else "categories"
+        raise _apart(name, f"the rows of {frame.title} differ", measured_first(name, found), key)
     return []
 
 
@@ -380,6 +415,27 @@ def says_quality(name: str) -> bool:
 def says_scale(name: str) -> bool:
     """Whether a column or a variable says, by its name, by what values are yet to be multiplied."""
     return _PATTERNS[Kind.SCALE].fullmatch(plain(name)) is not None
+
+
+def check_offsets(name: str, offsets: NDArray[Any]) -> None:
+    """Refuse times that are yet to be added to that of the values."""
+    known = offsets[offsets == offsets]
+    if known.size and (known != np.zeros(1, known.dtype)).any():
+        ends = known.astype("timedelta64[s]") if known.dtype.kind == "m" else known
+        raise DataError(
+            f"{name!r} seems to have times since that of the values ({ends.min()} to {ends.max()}), which "
+            "are yet to be added to it; expected when each value was measured. Add them before.",
+            key="time-offset",
+            remedies=(Setting("where", {name: ANY}, "if the times are right without it"),),
+        )
+
+
+def says_offset(name: str) -> bool:
+    """Whether a column or a variable has, by its name, times since that of the values, to be added to it."""
+    return _OFFSETS.fullmatch(plain(name)) is not None
+
+
+_OFFSETS = re.compile(r"(.*_)?(d_?time|delta_?time|time_?(offset|delta|difference|since_reference))(_.*)?")
 
 
 def is_about(name: str, names: Iterable[str], looked_at: Collection[str]) -> bool:

@@ -200,7 +200,15 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
         *moments.notes,
         said_of_copies(int(copies.sum())),
         *check_neighbours(
-            frame, kinds, looked_at, keys, values[kept], kept, zoned=moments.zoned, plane=plane
+            frame,
+            kinds,
+            looked_at,
+            keys,
+            values[kept],
+            kept,
+            zoned=moments.zoned,
+            plane=plane,
+            keyed_by_time=times is not None,
         ),
         far_away(places),
     )
