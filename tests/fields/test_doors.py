@@ -313,7 +313,7 @@ TABLES: dict[str, Layout] = {
         lambda: rows(Q_TG=[0, 9] * (N // 2)), answer="flags-differ", only=("frame", "points", "job of a csv")
     ),
     "times since": Layout(
-        lambda: rows(time="2024-07-01", sst_dtime=np.arange(N)),
+        lambda: rows(time=["2024-07-01"] * N, sst_dtime=np.arange(N)),
         answer="time-offset",
         only=("frame", "netcdf", "job of a csv"),
     ),
