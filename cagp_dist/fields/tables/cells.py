@@ -231,7 +231,7 @@ _NO_STD = re.compile(
 )
 
 
-def check_says_std(name: str, attributes: Mapping[Any, object], whose: str) -> None:
+def check_says_std(name: str, attributes: Mapping[Any, Any], whose: str) -> None:
     """Refuse as a noise what its name or its attributes call a variance, or several standard deviations."""
     texts = (plain(name), *(str(attributes.get(key, "")) for key in ("long_name", "standard_name")))
     said = next((text for text in texts if _NO_STD.fullmatch(text)), "")
