@@ -38,7 +38,7 @@ from cagp_dist.likelihood.observed import (
 )
 from cagp_dist.likelihood.replay_cache import Evaluations, search_key
 from cagp_dist.likelihood.search import ARRIVED, ARRIVED_FIRST, best_climb, climb, refine, score
-from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
+from cagp_dist.likelihood.starts import FoundStart, Start, make_starts, make_sum_starts, without_nugget
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.likelihood.vecchia.conditionals import conditionals_of
 from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
@@ -285,7 +285,8 @@ def _fitted(model: Model, data: Data, mean: Mean, asked: _Asked) -> FitResult:
     if isinstance(noise, float) and noise > 0.0 and "noise_variance" not in (asked.bounds or {}):
         # one that other points left at their bound: of a field without noise
         inside = min(max(noise, limits.noise_variance[0]), limits.noise_variance[1])
-        asked = replace(asked, start={**(asked.start or {}), "noise_variance": inside})
+        kind = FoundStart if isinstance(asked.start, FoundStart) else dict
+        asked = replace(asked, start=kind({**(asked.start or {}), "noise_variance": inside}))
     counter = Counter(asked.progress)
 
     from cagp_dist.runtime import given_or_threads

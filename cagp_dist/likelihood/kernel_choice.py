@@ -25,7 +25,7 @@ from cagp_dist.kernels import (
 )
 from cagp_dist.likelihood.fit_result import FitResult, KernelChoice
 from cagp_dist.likelihood.negligible import noise_is_negligible
-from cagp_dist.likelihood.starts import Start
+from cagp_dist.likelihood.starts import FoundStart, Start
 
 # The kernels to choose from; the first is kept unless another predicts better by more than rounding
 CANDIDATES: tuple[Family, ...] = (Matern32, Matern12, Matern52)
@@ -137,11 +137,12 @@ def start_of(result: FitResult) -> Start:
     parts = result.prior.kernel.parts
     one = len(parts) == 1
     own = [part.lengthscale if len(part.numbers) == 1 else part.numbers for part in parts]
-    return {
+    numbers: Start = {
         "lengthscale": own[0] if one else own,
         "variance": parts[0].variance if one else [part.variance for part in parts],
         "noise_variance": result.prior.noise_number,
     }
+    return FoundStart(numbers)
 
 
 def usable(result: FitResult) -> bool:

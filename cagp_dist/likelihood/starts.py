@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 Start = Mapping[str, float | Sequence[float | Sequence[float]]]
 
 
+class FoundStart(dict[str, float | Sequence[float | Sequence[float]]]):
+    """Numbers that another fit has found, whose bounds may be others: it is moved into those of this one."""
+
+
 def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: int) -> list[Array]:
     """Points to start from, each (log lengthscale, log ratio): the one that was given, then others.
 
@@ -143,7 +147,10 @@ def _guessed(given: Start | None, bounds: Bounds) -> dict[str, list[float]]:
         found[name] = []
         for number, limits in zip(numbers, _limits_of(name, bounds), strict=True):
             check_positive(f"start of {name}", number)
-            found[name].append(_within(name, number, *limits))
+            if isinstance(given, FoundStart):
+                found[name].append(float(np.clip(number, *limits)))
+            else:
+                found[name].append(_within(name, number, *limits))
     return found
 
 

@@ -34,7 +34,7 @@ from cagp_dist.kernels import (
 from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering
-from cagp_dist.likelihood.starts import Start
+from cagp_dist.likelihood.starts import FoundStart, Start
 from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.fitted_model import (
     Correlations,
@@ -476,12 +476,10 @@ def _start(parts: Sequence[Elementary], noise: float) -> Start:
         for part, names in zip(parts, numbering.own, strict=True)
     ]
     if len(parts) == 1:
-        return {"lengthscale": own[0], "variance": float(parts[0].variance), "noise_variance": noise}
-    return {
-        "lengthscale": tuple(own),
-        "variance": tuple(float(part.variance) for part in parts),
-        "noise_variance": noise,
-    }
+        alone: Start = {"lengthscale": own[0], "variance": float(parts[0].variance), "noise_variance": noise}
+        return FoundStart(alone)
+    variances = tuple(float(part.variance) for part in parts)
+    return FoundStart({"lengthscale": tuple(own), "variance": variances, "noise_variance": noise})
 
 
 def _likelihood(found: FittedModel) -> float:

@@ -221,6 +221,12 @@ def _check_simulated(job: Job) -> None:
             "with held-out observations, as each run does.",
             key="simulation-in-time",
         )
+    if len(job.observations.variables) > 1:
+        raise ConfigurationError(
+            "fields of the prior are not drawn for several variables; test the job with one of them, or "
+            "compare with held-out observations, as each run does.",
+            key="simulation-of-variables",
+        )
     if job.prior.bias_by:
         raise ConfigurationError(
             "fields of the prior are not drawn with [prior] bias_by; test the job without it, or compare "

@@ -183,3 +183,13 @@ def test_what_else_a_model_with_groups_gives() -> None:
     field, _ = model.prior_.kernel.parts
     assert found.attrs["prior_std"] == pytest.approx(np.sqrt(field.variance))
     assert "bias std" in model.summary()
+
+
+@pytest.mark.filterwarnings("ignore:the fit ended", "ignore:.*the error bars are those of the prior")
+def test_groups_in_mere_noise_are_no_reason_to_fail() -> None:
+    """A fit without groups may end at a lengthscale that one with groups does not look at."""
+    for seed in (4, 5):
+        table, _, _ = _simulated(80, seed)
+        table["sst"] = 10.0 + np.random.default_rng(seed).standard_normal(80)
+        found = cagp.krige(table, to=5.0, value="sst", bias_by="ship", kernel="matern32", progress=False)
+        assert np.isfinite(found["std"]).all()
