@@ -186,6 +186,9 @@ def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
         computational_std=found.unfinished("held out"),
         distribution=result.of_held_out,
     )
+    if prepared.labels:
+        by = " and ".join(prepared.labels)
+        posterior.attrs["comment"] = f"Of observations: with the errors that those of the same {by} share."
     statement = _computational_statement(posterior, points.variable)
     return {
         "posterior": posterior,

@@ -74,6 +74,7 @@ def test_a_job_and_a_call_give_the_same_map_and_the_same_errors_of_ships(ships, 
     np.testing.assert_allclose(biases["bias_std"], found["bias_ship_std"].values[:, order], atol=1e-8)
     assert biases["group"].values.tolist() == sorted(set(table["ship"]))
     assert set(biases["bias_by"].values.tolist()) == {"ship"}
+    assert "ship" in xr.open_zarr(path, group="posterior").attrs["comment"]
     assert found.cagp.plot.biases(field=1).axes[0].get_xlabel().startswith("error by ship [degC]")
     assert len(found.cagp.plot.biases().axes[0].get_yticks()) == 12
 
