@@ -112,7 +112,7 @@ def in_degrees(
         return numbers * angle[0]
     if units in _NOT_STATED or _DEGREES.fullmatch(units) or units in letters[:2]:
         return numbers
-    if column and units in _PLAIN_COLUMNS:
+    if column and units in (*_PLAIN_COLUMNS, "x" if longitude else "y"):
         return numbers
     remedy = "Rename the column, without the brackets" if column else "Correct its attribute units"
     raise DataError(

@@ -328,6 +328,22 @@ TABLES: dict[str, Layout] = {
         answer="categories-differ",
         only=("frame", "netcdf", "job of a csv"),
     ),
+    "decimal commas in every cell": Layout(
+        lambda: rows(**{"temperature (degC)": [f"{warm:.2f}".replace(".", ",") for warm in WARM]}),
+        answer=(NORTH, EAST, None, WARM.round(2)),
+        only=("frame", "csv", "job of a csv"),
+    ),
+    "signs of percent": Layout(
+        lambda: without("temperature (degC)", rh=[f"{warm:.2f} %" for warm in WARM]),
+        how={"value": "rh"},
+        answer=(NORTH, EAST, None, WARM.round(2)),
+        only=("mapping", "csv"),
+    ),
+    "halves of days": Layout(
+        lambda: rows(time=["2024-07-02 12:00 AM"] * N),
+        answer=(NORTH, EAST, DAYS[1:], WARM[None]),
+        only=("frame", "job of a csv"),
+    ),
     "x and y not said": Layout(
         lambda: {"x": 1e3 * EAST, "y": 1e3 * NORTH, "temperature (degC)": WARM}, answer="plane-not-said"
     ),

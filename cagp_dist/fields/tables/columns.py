@@ -23,6 +23,10 @@ _DECIMAL_COMMA = re.compile(r"\d,\d")
 NUMBER = re.compile(r"[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _GROUPED = re.compile(r"[-+\u2212]?[1-9]\d{0,2}([.,]\d{3})+", re.ASCII)  # 1.004 may be a thousand and four
 _THOUSANDS = re.compile(r"[-+\u2212]?[1-9]\d{0,2}(,\d{3})+\.\d+", re.ASCII)  # 1,013.2 is read in one way
+_SPACED = re.compile(r"[-+\u2212]?[1-9]\d{0,2}([\u00a0\u2009\u202f]\d{3})+([.,]\d+)?|"
+                     r"[-+\u2212]?[1-9]\d{0,2}( \d{3})+[.,]\d+")  # fmt: skip
+_WITH_COMMA = re.compile(r"[-+\u2212]?\d+,(\d{1,2}|\d{4,})", re.ASCII)  # 21,0 and no 1,004
+_PERCENT = re.compile(r"[-+\u2212]?\d+([.,]\d+)?\s*%")
 _HUNDREDS = re.compile(r"[-+\u2212]?\d{3,}", re.ASCII)
 _LIMIT = re.compile(r"[<>\u2264\u2265]\s*=?\s*[\d.,]+.*")
 _TENTHS = re.compile(r"[-+]\d{4},[0-9A-Z]")
@@ -100,7 +104,17 @@ class Columns:
     def units(self, name: str) -> str:
         """Give the units of a column: stated, or in brackets behind its name; seconds of durations."""
         stated = str(self.attributes.get(name, {}).get("units", "")) or units_in(name)
-        return stated or ("s" if self.columns[name].dtype.kind == "m" else "")
+        return stated or (
+            "s" if self.columns[name].dtype.kind == "m" else "%" if self._in_percent(name) else ""
+        )
+
+    def _in_percent(self, name: str) -> bool:
+        """Whether all cells that are not empty are numbers with the sign of percent."""
+        column = self.columns[name]
+        if column.dtype.kind not in "OUT" or not column.size or not str(column[0]).rstrip().endswith("%"):
+            return False
+        texts = (str(cell).strip() for cell in column.tolist())
+        return all(_PERCENT.fullmatch(text) for text in texts if text.lower() not in EMPTY)
 
     def find(self, what: str, given: str | None, usual: tuple[str, ...], needed: bool = True) -> str | None:
         """Name of a column as the table spells it."""
@@ -195,8 +209,12 @@ class Columns:
         texts = ["" if text.lower() in EMPTY or text in missing else text for text in texts]
         if texts and texts[0][1:2] == "0" and all(map(_TENTHS.fullmatch, texts)):
             return np.array([_tenths(text) for text in texts])
+        if self._in_percent(name) and self.units(name) == "%":
+            texts = [text.rstrip("% \u00a0\u202f") for text in texts]
         if self.commas:
             self._check_marks(name, texts)
+        elif any(texts) and all(_WITH_COMMA.fullmatch(text) for text in texts if text):
+            texts = [text.replace(",", ".") for text in texts]
         return np.array([self._number(text, name, row) for row, text in enumerate(texts)], dtype=np.float64)
 
     def _check_grouped(self, name: str, numbers: Array) -> None:
@@ -236,7 +254,8 @@ class Columns:
     def _number(self, text: str, name: str, row: int) -> float:
         if not text:
             return np.nan
-        written = text.replace(",", ".") if self.commas else text
+        written = re.sub(r"\s", "", text) if _SPACED.fullmatch(text) else text
+        written = written.replace(",", ".") if self.commas else written
         if _THOUSANDS.fullmatch(written):
             written = written.replace(",", "")
         if NUMBER.fullmatch(written):

@@ -49,7 +49,9 @@ _COARSE = re.compile(r"\d{4}(?:-?(\d{2}))?")
 _LATE = re.compile(r"(\d.*[ T]|\d{8})24((?::?00(?::?00(?:\.0*)?)?)?(?:\s*(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?)")
 _YYMMDD = re.compile(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _LEAD = re.compile(r"step|lead(_?time|_?hours?)|(fc(st)?|forecast)_(hours?|step|period)|fhour|fxx")
-_COUNTED = re.compile(r"juld|julian_?date|jd|mjd|(decimal|fractional)_?year|year_?(decimal|fraction)")
+_COUNTED = re.compile(
+    r"(cal_)?age_(ka|a|kyr|yr|years?)(_bp)?|juld|julian_?date|jd|mjd|(decimal|fractional)_?year|year_?(decimal|fraction)"
+)
 _NAMES_TIME = re.compile(
     r".*(time|date|day|datum|zeit|fecha|utc|unix|epoch|posix|yyyy|yearm).*|(.*_)?(data|dato|dt|ts|ym)(_.*)?"
 )
@@ -62,7 +64,7 @@ _NAMES_CLOCK = re.compile(
     r"tijd|tijdstip|cas|saat|hhmm)(_.*)?"
 )
 _CLOCK = re.compile(
-    r"(([01]?\d|2[0-4]):[0-5]\d(:[0-5]\d(\.\d+)?)?(\s*(UTC|GMT|Z))?|([01]\d|2[0-4])[0-5]\d\s*(UTC|GMT|Z))",
+    r"(([01]?\d|2[0-4]):[0-5]\d(:[0-5]\d(\.\d+)?)?(\s*(UTC|GMT|Z|[ap]\.?m\.?))?|([01]\d|2[0-4])[0-5]\d\s*(UTC|GMT|Z))",
     re.IGNORECASE,
 )
 _DATED = re.compile(r"\d{4}-\d\d?-\d\d?\b|\d\d?\.\d\d?\.\d{4}\b")
@@ -545,7 +547,7 @@ def _is_of_day(column: NDArray[Any], *, numbers: bool) -> bool:
     cells = [cell for cell in column.tolist() if str(cell).strip().lower() not in EMPTY]
     return bool(cells) and all(
         isinstance(cell, dt.time)
-        or _OF_DAY.fullmatch(_UTC.sub("", str(cell).strip())) is not None
+        or _OF_DAY.fullmatch(_in_24_hours(_UTC.sub("", str(cell).strip()))) is not None
         or (numbers and re.fullmatch(r"\d{1,4}", str(cell).strip()) is not None)
         for cell in cells
     )
@@ -559,7 +561,7 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
     column, part = frame.columns[name][kept], parts.get(name) or _without_zone(frame, name)
     if column.dtype.kind == "m":
         return column.astype("timedelta64[ns]")
-    texts = [_UTC.sub("", str(cell).strip()) for cell in column.tolist()]
+    texts = [_in_24_hours(_UTC.sub("", str(cell).strip())) for cell in column.tolist()]
     found = [_OF_DAY.fullmatch(text) for text in texts]
     if all(found):
         written = [f"{match[1]}{match[2] or ':00'}" for match in found if match is not None]
@@ -664,9 +666,23 @@ def _moments(texts: list[str]) -> Times:
     return np.asarray(moments.tz_localize(None).to_numpy(), dtype="datetime64[ns]")
 
 
+def _in_24_hours(text: str) -> str:
+    """Write the time of day at the end of a text without AM or PM."""
+    found = _HALF_DAYS.fullmatch(text)
+    if found is None:
+        return text
+    hour = int(found[2]) % 12 + (12 if found[4].lower() == "p" else 0)
+    return f"{found[1]}{hour:02}{found[3]}"
+
+
+_HALF_DAYS = re.compile(
+    r"(.*[ T]|)(1[0-2]|0?[1-9])(:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?)\s*([ap])\.?m\.?", re.IGNORECASE
+)
+
+
 def _iso(text: str) -> str:
     """Write a time as ISO 8601 has it, if it is day.month.year, or has the letters of a zone."""
-    text = _UTC.sub("", text)
+    text = _in_24_hours(_UTC.sub("", text))
     if (found := _ZONE.search(text)) and (zone := zone_in(found[1], alone=True)) and found[1].isalpha():
         minutes = round(60 * (zone.hours or 0.0))
         offset = f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
