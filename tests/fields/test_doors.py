@@ -329,12 +329,12 @@ TABLES: dict[str, Layout] = {
         only=("frame", "netcdf", "job of a csv"),
     ),
     "decimal commas in every cell": Layout(
-        lambda: rows(**{"temperature (degC)": [f"{warm:.2f}".replace(".", ",") for warm in WARM]}),
+        lambda: rows(**{"temperature (degC)": [f"{warm:.2f}".replace(".", ",") for warm in WARM.round(2)]}),
         answer=(NORTH, EAST, None, WARM.round(2)),
         only=("frame", "csv", "job of a csv"),
     ),
     "signs of percent": Layout(
-        lambda: without("temperature (degC)", rh=[f"{warm:.2f} %" for warm in WARM]),
+        lambda: without("temperature (degC)", rh=[f"{warm:.2f} %" for warm in WARM.round(2)]),
         how={"value": "rh"},
         answer=(NORTH, EAST, None, WARM.round(2)),
         only=("mapping", "csv"),
