@@ -582,9 +582,10 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
                     key="hours-or-minutes",
                 )
             numbers, of_hour = np.floor(numbers / 100.0), np.mod(numbers, 100.0)
-        whole_numbers = np.mod(numbers + of_hour, 1.0) == 0
+        in_parts = part in HOUR and not {"minute", "second"} & {*map(plain, frame.columns), *parts.values()}
+        whole_numbers = (np.mod(numbers + of_hour, 1.0) == 0) | in_parts  # 12.5 is half past twelve
         wrong = ~((numbers >= 0) & (numbers + of_hour / 60 <= last) & (of_hour < 60) & whole_numbers)
-        whole = np.where(wrong, 0.0, seconds * numbers + 60 * of_hour).astype(np.int64)
+        whole = np.rint(np.where(wrong, 0.0, seconds * numbers + 60 * of_hour)).astype(np.int64)
         since = whole.astype("timedelta64[s]").astype("timedelta64[ns]")
     refuse_rows(
         frame,
