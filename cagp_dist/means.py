@@ -180,6 +180,30 @@ class LatitudeMean:
 
 
 @dataclass(frozen=True)
+class FittedBefore:
+    """A mean whose coefficients are fitted before the field and then known, a `MeanFamily`."""
+
+    family: LatitudePolynomial
+
+    content_sha256: ClassVar[None] = None
+    units: ClassVar[str] = ""
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Accept every point: a polynomial is known everywhere."""
+
+    def fit(
+        self,
+        latitude_degrees: Array,
+        longitude_degrees: Array,
+        values: ArrayLike,
+        *,
+        times: Times | None = None,
+    ) -> LatitudeMean:
+        """Fit as `LatitudePolynomial.fit` does."""
+        return self.family.fit(latitude_degrees, longitude_degrees, values, times=times)
+
+
+@dataclass(frozen=True)
 class BasisMean:
     """A prior mean ``H c`` from any functions of the points, its coefficients estimated with the field.
 

@@ -1,5 +1,6 @@
 """Any ERA5-like dataset in canonical form: one unit, latitude ascending, longitude in [0, 360)."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -43,6 +44,7 @@ from cagp_dist.fields.selection import (
     the_time,
     time_positions,
 )
+from cagp_dist.kernels import VARIABLE
 from cagp_dist.pipeline import Observations
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.store.batches import marked, preliminary_times, still_preliminary
@@ -52,6 +54,11 @@ from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable
 from cagp_dist.variables.stated_units import Units, extremes, stated_units
 
 Values = NDArray[np.floating]  # in the precision of the source
+
+# Of a field of several variables, which `cagp_dist.fields.together` makes
+VALUES = "value"  # of all variables
+VARIABLES = "variables"  # attribute: their names and attributes as JSON
+MISSING = "missing_places"  # attribute: (k, 2) where none of them has a value
 
 
 def canonical(*datasets: xr.Dataset, selection: Selection = EVERYTHING) -> xr.Dataset:
@@ -412,13 +419,19 @@ def _check_values(values: Values, moments: NDArray[np.datetime64], variable: Var
 
 
 def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> Observations:
-    """List the points of a canonical field and what was observed there; those of a pole are one."""
+    """List the points of a canonical field and what was observed there; those of a pole are one.
+
+    Of several variables each has all places of any of them, also those where it was not observed.
+    """
     variable, times = field_variable(field), field["time"].values
     space = space_of(field)
     north, east = (field[name].values for name in space.axes)
     values = field[variable.name].values.astype(np.float64)
-    if field[variable.name].dims == ("time", "point"):
+    if field[variable.name].dims == ("time", PLACE):
         noise_std, names = field.coords.get("noise_std"), field.coords.get(STATION_NAME)
+        beside = {axis: codes for axis, (codes, _) in labels_of(field).items()}
+        if several := [each.name for each in variables_of(field)]:
+            beside[VARIABLE] = np.argmax(field[VARIABLE].values[:, None] == np.array(several), axis=1) * 1.0
         found = Observations.from_points(
             north,
             east,
@@ -429,12 +442,21 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> O
             noise_variance=None if noise_std is None else noise_std.values.astype(np.float64) ** 2,
             dropped_missing=int(field.attrs.get("dropped_missing", 0)),
             names=None if names is None else names.values,
-            beside={axis: codes for axis, (codes, _) in labels_of(field).items()},
-        ).without_empty_places()
+            beside=beside,
+        )
+        if several:
+            return replace(found, missing_places=field.attrs[MISSING])
+        found = found.without_empty_places()
         return found.without_gaps() if gaps == "drop" else found
     found = Observations.from_grid(north, east, values, space=space, variable=variable, times=times)
     _check_gaps(times, np.asarray(~found.present.any(axis=1)))
     return found if gaps == "keep" else found.without_gaps()
+
+
+def variables_of(field: xr.Dataset) -> tuple[Variable, ...]:
+    """Say which variables a field is of that has several; none of another one."""
+    said = json.loads(field.attrs.get(VARIABLES, "[]"))
+    return tuple(variable_of(str(each["name"]), each) for each in said)
 
 
 def labels_of(field: xr.Dataset) -> dict[str, tuple[Array, tuple[str, ...]]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cagp_dist.arrays import Indices
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import PLACE, VARIABLE, in_order_of_columns
@@ -54,20 +55,14 @@ def with_pairs(points: Observations) -> Observations:
     These are the values at one place; of rows that repeat a place, the first of each variable, the second of
     each, and so on. Raises `DataError` where at one time some of them lack a variable.
     """
-    labels = points.beside[VARIABLE].astype(np.intp)
-    _, place = np.unique(points.positions, axis=0, return_inverse=True)
-    of = np.ravel_multi_index((place.ravel(), labels), (place.max() + 1, labels.max() + 1))
-    order = np.argsort(of, kind="stable")
-    begins = np.searchsorted(of[order], of[order])
-    row = np.empty(of.size, dtype=np.intp)
-    row[order] = np.arange(of.size) - begins
+    place, row = rows_at_places(points)
+    shape = place.max() + 1, int(points.beside[VARIABLE].max()) + 1
+    of = np.ravel_multi_index((place, points.beside[VARIABLE].astype(np.intp)), shape)
     for there in points.present if row.any() else ():
-        counts = np.bincount(of[there], minlength=(place.max() + 1) * (labels.max() + 1))
-        counts = counts.reshape(place.max() + 1, -1)
-        most = counts.max(axis=1)
-        unclear = ((counts > 0) & (counts < most[:, None])).any(axis=1)
+        counts = np.bincount(of[there], minlength=shape[0] * shape[1]).reshape(shape)
+        unclear = ((counts > 0) & (counts < counts.max(axis=1)[:, None])).any(axis=1)
         if unclear.any():
-            at = int(np.argmax(place.ravel() == unclear.argmax()))
+            at = int(np.argmax(place == unclear.argmax()))
             north, east = points.space.axes
             raise DataError(
                 f"at {north} {points.north[at]:g}, {east} {points.east[at]:g} one variable has more values "
@@ -75,8 +70,24 @@ def with_pairs(points: Observations) -> Observations:
                 "rows with all variables where a place has several. Or leave nugget_correlation out.",
                 key="pairs-of-rows",
             )
-    _, pair = np.unique(np.column_stack([place.ravel(), row]), axis=0, return_inverse=True)
+    _, pair = np.unique(np.column_stack([place, row]), axis=0, return_inverse=True)
     return replace(points, beside={**points.beside, PLACE: pair.ravel().astype(np.float64)})
+
+
+def rows_at_places(points: Observations) -> tuple[Indices, Indices]:
+    """Give the number of the place of each value, and of the row of its variable that repeats it, (n,) each.
+
+    Places are numbered from the south, and rows from 0 in their order.
+    """
+    east = np.where(points.space.is_pole(points.north), 0.0, points.east)
+    _, place = np.unique(points.space.keys(points.north, east), axis=0, return_inverse=True)
+    place = place.ravel()
+    labels = points.beside[VARIABLE].astype(np.intp)
+    of = np.ravel_multi_index((place, labels), (place.max() + 1, labels.max() + 1))
+    order = np.argsort(of, kind="stable")
+    row = np.empty(of.size, dtype=np.intp)
+    row[order] = np.arange(of.size) - np.searchsorted(of[order], of[order])
+    return place, row
 
 
 def shared_errors(points: Observations, axis: str, groups: int) -> LinearFunctionals:

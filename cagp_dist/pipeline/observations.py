@@ -162,8 +162,15 @@ class Observations:
     def together(cls, parts: Sequence[Self], *, axis: str) -> Self:
         """Take observations of several variables, whose labels along the axis are their places among them.
 
-        Fields are those of all times that any of them has, or of one moment where none says its time.
+        Fields are those of all times that any of them has, or of one moment where none says its time. Raises
+        `DataError` where times or spaces of the variables do not go together.
         """
+        space = parts[0].space
+        if not all(space.is_same(part.space) for part in parts):
+            raise DataError(
+                "the variables lie in different spaces, such as planes of other systems; expected one.",
+                key="parts",
+            )
         times = np.unique(np.concatenate([part.times for part in parts]))  # NaT once, at the end
         known = [part.dates() is not None for part in parts]
         if not all(known) and (any(known) or {part.fields for part in parts} != {1}):
@@ -182,11 +189,14 @@ class Observations:
         labels = np.concatenate([np.full(part.north.size, float(at)) for at, part in enumerate(parts)])
         given = sorted({name for part in parts for name in part.beside})
         beside = {name: np.concatenate([part.beside[name] for part in parts]) for name in given}
-        return cls.from_points(
+        missing, count = np.unique(
+            np.concatenate([part.missing_places for part in parts]), axis=0, return_counts=True
+        )
+        found = cls.from_points(
             north,
             east,
             np.hstack(values),
-            space=parts[0].space,
+            space=space,
             variable=parts[0].variable,
             times=times,
             noise_variance=None
@@ -200,6 +210,7 @@ class Observations:
             dropped_missing=sum(part.dropped_missing for part in parts),
             beside={**beside, axis: labels},
         )
+        return replace(found, missing_places=missing[count == len(parts)])
 
     @cached_property
     def positions(self) -> Array:

@@ -19,7 +19,7 @@ from cagp_dist.budget import Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.errors import ArgumentError, ConfigurationError, in_words_of_the_job
-from cagp_dist.fields.together import variables_of
+from cagp_dist.fields.canonical import variables_of
 from cagp_dist.pipeline import Status
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel

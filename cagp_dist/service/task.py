@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import xarray as xr
@@ -18,15 +18,20 @@ from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.factors import SameLabel
 from cagp_dist.fields.backgrounds import read_background
-from cagp_dist.fields.canonical import field_variable, labels_of, observation_points, space_of
+from cagp_dist.fields.canonical import (
+    field_variable,
+    labels_of,
+    observation_points,
+    space_of,
+    variables_of,
+)
 from cagp_dist.fields.selection import parse_times
 from cagp_dist.fields.tables import read_places
-from cagp_dist.fields.together import points_together, variables_of
 from cagp_dist.geometry import coinciding
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
 from cagp_dist.kernels import AUTO, KERNELS, VARIABLE, Family, Lengthscales, families_of
-from cagp_dist.means import MEANS, EstimatedMean, FieldMean, MeanFamily, PlacedFamily, WithCovariates
+from cagp_dist.means import MEANS, EstimatedMean, MeanFamily, PlacedFamily, WithCovariates
 from cagp_dist.pipeline import (
     MOST_FLAT,
     Model,
@@ -318,11 +323,6 @@ class PreparedJob(ChosenPoints):
         """The same where numbers that are given are fitted."""
         return replace(self.task, model=self.settings(), fitted_to=self._fitted_to())
 
-    @property
-    def mean(self) -> MeanLike:
-        """Of the prior; that of a field that goes on is fitted before, and then known."""
-        return _Known(cast("MeanFamily", self.family)) if self.job.prior.is_previous else self.family
-
     def _given(self, numbers: PriorNumbers) -> ModelSettings:
         """Take kernel and noise as the job gives them."""
         table = self.job.prior
@@ -339,11 +339,11 @@ class PreparedJob(ChosenPoints):
             kernel = ellipse.of(kernel)
         for axis, std in zip(table.bias_by, each(table.bias_std or ()), strict=True):
             kernel = kernel + SameLabel(std**2, axis)
-        return ModelSettings(kernel, self.mean, noise_variance=numbers.noise_variance)
+        return ModelSettings(kernel, self.family, noise_variance=numbers.noise_variance)
 
     def settings(self) -> ModelSettings:
         """Say of kernel and mean what the job does; the numbers are fitted."""
-        table, mean = self.job.prior, self.mean
+        table, mean = self.job.prior, self.family
         in_time = {name: (family,) for name, family in TIME_KERNELS.items()}
         fixed: Mapping[str, Sequence[float]] = {}
         nugget = None
@@ -525,7 +525,7 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
     """Read what the mean of a job is fitted from, or its background."""
     table, variables = job.prior, variables_of(field)
     if variables:
-        points = points_together(field)
+        points = observation_points(field)
         n, means = points.north.size // len(variables), []
         for label, variable in enumerate(variables):
             part = points.at(np.arange(label * n, (label + 1) * n))
@@ -571,31 +571,6 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
             key="background-with-others",
         )
     return found
-
-
-@dataclass(frozen=True)
-class _Known:
-    """A mean that is fitted before the field, and then known."""
-
-    family: MeanFamily
-
-    @property
-    def content_sha256(self) -> str | None:
-        """As the family."""
-        return self.family.content_sha256
-
-    @property
-    def units(self) -> str:
-        """As the family."""
-        return self.family.units
-
-    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
-        """As the family."""
-        self.family.check_covers(latitude_degrees, longitude_degrees)
-
-    def fit(self, *arguments: Any, **named: Any) -> FieldMean:
-        """As the family."""
-        return self.family.fit(*arguments, **named)
 
 
 def places_of_fit(prepared: PreparedJob) -> Indices:
@@ -792,10 +767,9 @@ def _recalibration(job: Job, points: Observations, design: Design, solver: Solve
 def _known_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Observations:
     """Observations of a field, without those where the mean is not known."""
     job.check_space(space_of(field))
-    if variables_of(field):
-        points = points_together(field)
-        return with_pairs(points) if job.prior.nugget_correlation else points
     points = observation_points(field, gaps=job.observations.gaps)
+    if job.prior.nugget_correlation:
+        return with_pairs(points)
     if not isinstance(family, PartlyKnown):
         return points
     known = known_at(family, points.positions, points)

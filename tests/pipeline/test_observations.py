@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from cagp_dist.errors import DataError
 from cagp_dist.fields.observed_objects import read
 from cagp_dist.pipeline import Observations, Split
+from cagp_dist.space import plane_of
 from cagp_dist.variables import variable_named
 
 LATITUDE, LONGITUDE = np.array([-90.0, -30.0, 30.0, 90.0]), np.arange(-180.0, 180.0, 60.0)
@@ -91,3 +93,33 @@ def test_a_grid_has_the_units_of_its_source():
     )
     stations = grid.stack(station=("latitude", "longitude")).reset_index("station")
     assert read(grid).points.units == read(stations).points.units == "degF"
+
+
+def test_variables_that_do_not_lie_together_are_refused_by_both_doors():
+    north, east, dates = (
+        np.array([50.0, 51.0]),
+        np.array([8.0, 9.0]),
+        np.array(["2020-06-01"], "datetime64[ns]"),
+    )
+    one = Observations.from_points(north, east, np.ones((1, 2)))
+    x, y = np.array([400e3, 401e3]), np.array([5500e3, 5501e3])
+    for other, key in (
+        (Observations.from_points(y, x, np.ones((1, 2)), space=plane_of(25832)), "parts"),
+        (Observations.from_points(north, east, np.ones((1, 2)), times=dates), "times-of-variables"),
+        (Observations.from_points(north, east, np.ones((2, 2))), "times-of-variables"),
+    ):
+        with pytest.raises(DataError) as refused:
+            Observations.together([one, other], axis="variable")
+        assert refused.value.key == key
+
+
+def test_variables_together_lack_the_places_that_all_of_them_lack(field):
+    dates = np.array(["2020-06-01", "2020-06-02"], "datetime64[ns]")
+    whole, gaps = (
+        Observations.from_grid(LATITUDE, LONGITUDE, values, times=dates)
+        for values in (np.nan_to_num(field, nan=1.0), field)
+    )
+    assert Observations.together([gaps, whole], axis="variable").missing_places.size == 0
+    both = Observations.together([gaps, gaps], axis="variable")
+    np.testing.assert_array_equal(both.missing_places, gaps.missing_places)
+    assert both.extent() == gaps.extent()

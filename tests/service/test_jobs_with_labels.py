@@ -10,9 +10,9 @@ from scipy.stats import norm
 
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError
-from cagp_dist.fields.canonical import canonical
+from cagp_dist.fields.canonical import canonical, observation_points
 from cagp_dist.fields.selection import Selection
-from cagp_dist.fields.together import points_together, together
+from cagp_dist.fields.together import together
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import PLACE, VARIABLE
 from cagp_dist.pipeline import Observations
@@ -274,4 +274,4 @@ def test_cells_are_blank_where_none_of_the_variables_has_a_value():
     field["high"][0, 0, 1] = 3.0
     parts = [canonical(field, selection=Selection(value=name)) for name in ("low", "high")]
     parts = [part.assign_attrs(source="a test", source_sha256="0") for part in parts]
-    np.testing.assert_allclose(points_together(together(parts)).missing_places, [[50.0, 3.0]])
+    np.testing.assert_allclose(observation_points(together(parts)).missing_places, [[50.0, 3.0]])

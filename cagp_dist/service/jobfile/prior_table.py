@@ -8,7 +8,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wr
 
 from cagp_dist.arrays import Array
 from cagp_dist.kernels import AUTO, FITTED, FORMS, KERNELS, chosen_by, families_of
-from cagp_dist.means import MEANS, EstimatedMean, MeanFamily, PlacedFamily, ReadFamily, mean_family
+from cagp_dist.means import (
+    MEANS,
+    EstimatedMean,
+    FittedBefore,
+    LatitudePolynomial,
+    MeanFamily,
+    PlacedFamily,
+    ReadFamily,
+    mean_family,
+)
 from cagp_dist.pipeline import NAMES, AnisotropyLike, Hyperparameters, each, way_of
 from cagp_dist.pipeline.defaults import KERNEL, MEAN
 from cagp_dist.service.jobfile import values
@@ -433,6 +442,8 @@ class PriorTable(JobTable):
         self, variable: str, places: tuple[Space, Array, Array] | None = None
     ) -> MeanFamily | EstimatedMean:
         """Give what the mean is fitted from, with its covariates; some are read, or depend on places."""
+        if self.is_previous:
+            return FittedBefore(cast("LatitudePolynomial", MEANS[BESIDE_PREVIOUS]))
         return mean_family(
             self.family,
             variable=variable,
