@@ -104,7 +104,7 @@ def test_variables_that_do_not_lie_together_are_refused_by_both_doors():
     one = Observations.from_points(north, east, np.ones((1, 2)))
     x, y = np.array([400e3, 401e3]), np.array([5500e3, 5501e3])
     for other, key in (
-        (Observations.from_points(y, x, np.ones((1, 2)), space=plane_of(25832)), "parts"),
+        (Observations.from_points(y, x, np.ones((1, 2)), space=plane_of(25832, names=("x", "y"))), "parts"),
         (Observations.from_points(north, east, np.ones((1, 2)), times=dates), "times-of-variables"),
         (Observations.from_points(north, east, np.ones((2, 2))), "times-of-variables"),
     ):
