@@ -84,6 +84,11 @@ def metric(kernel: Kernel, columns: int) -> Metric:
     return Coordinates(rows * factors[:, None], places)
 
 
+def scaled_columns(found: Metric, columns: int) -> int:
+    """Count the coordinates of points with so many columns."""
+    return int((np.zeros((1, columns)) * found).shape[1])
+
+
 def _alike(kernel: Kernel, rows: Array, own: Array) -> Array:
     """Factors (r,) of linear functions: one over what lowers the correlation to `ALIKE` along each."""
     known = own[own > 0.0]

@@ -36,13 +36,16 @@ from cagp_dist.budget.plan import plan_without_tiles
 from cagp_dist.checks import as_numbers, check_count, check_memory_limit
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, BudgetError, CagpError, StoreError
+from cagp_dist.factors import Coregion, SameLabel
+from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.observed_objects import read
 from cagp_dist.gp import condition
-from cagp_dist.gram.metric import metric
+from cagp_dist.gram.metric import Metric, metric, scaled_columns
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes
-from cagp_dist.kernels import Kernel
+from cagp_dist.kernels import DEPTH, TIME, Kernel
 from cagp_dist.kriging.map_dataset import CONVENTIONS
 from cagp_dist.pipeline import Neighbours, Progress, Status
+from cagp_dist.pipeline.labels import NO_LABEL
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.remedies import Remedy
@@ -57,7 +60,6 @@ from cagp_dist.store.point_blocks import (
     PointSource,
     SortedPoints,
     create_blocks,
-    points_at,
     sort_block,
 )
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, write_group
@@ -92,6 +94,7 @@ ROW_COPIES = 5
 SORT_FLOPS, READ_FLOPS = 60_000, 35_000
 
 NAMES = ("mean", "std")
+PLANE = ("x", "y")
 
 MEANS_OF_KEY = 65_536  # Targets whose prior means tell one mean from another
 MAP = "map.zarr"
@@ -130,8 +133,11 @@ def krige_store(
         left out.
     to : mapping of str to array_like
         Axes of the map, by name. ``latitude`` and ``longitude`` are degrees on the sphere; others are used
-        unchanged, with Euclidean distance. A kernel of space and time also needs ``hours``, counted from any
-        moment near the observations, in both stores.
+        unchanged, with Euclidean distance. A kernel of more than space also needs its other axes, in both
+        stores: ``hours``, counted from any moment near the observations, ``depth``, or the name of a label
+        with integers from 0, such as ``variable``; its places are ``latitude`` and ``longitude`` or ``x`` and
+        ``y``. Labels of a `SameLabel` are those of the observations alone: no error of an observation is
+        part of the map.
     output : path
         Folder of the Zarr store with the map. It must not exist yet, and appears once the map is complete.
     prior : Prior
@@ -200,20 +206,24 @@ def krige_store(
     output = Path(os.path.abspath(output))
     opened = source.opened()
     _check_beside(source)
+    sampled = _sampled(source, axes)
+    prior.kernel.check_coordinates(sampled)
     if (n := next(iter(opened.sizes.values()))) == 0:
         raise ArgumentError(
             f"{source.path} has no observations; expected at least one.", key="nothing-observed"
         )
     shape = tuple(len(values) for values in axes.values())
     cells = _cells_of_region(shape, n, tuple(axes), chunks or {})
-    key = _key(source, prior, solver, axes, cells)
+    key = _key(source, prior, solver, axes, cells, sampled)
     if output.exists():
         return _there(output, key, source.identity())
     started = time.perf_counter()
     with executor_from(executor) as workers:
         limit = workers.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
         chunk = max((each.encoding.get("chunks") or each.shape)[0] for each in opened.variables.values())
-        size = Sizes(n, shape, cells, source.columns, chunk, solver, workers.workers, limit)
+        scale = metric(prior.kernel, source.columns)
+        boxed = scaled_columns(scale, source.columns)
+        size = Sizes(n, shape, cells, source.columns, boxed, chunk, solver, workers.workers, limit)
         plan = size.plan(shares_memory=workers.shares_memory)
         if on_plan is not None:
             on_plan(plan)
@@ -229,16 +239,15 @@ def krige_store(
                     progress(Progress(1, 1, before + share * part, time.perf_counter() - started))
 
             sorting = size.sorting
-            _begin(work, key, source, n, size.block_rows)
-            scale = _factors(prior.kernel, source.columns)
-            _sort(work, source, scale, workers, partial(say, before=0.0, share=sorting))
+            _begin(work, key, source, scale, n, size.block_rows)
+            _sort(work, source, prior.kernel, workers, partial(say, before=0.0, share=sorting))
             observed = int(SortedPoints(work).counts.sum())
             if observed == 0:
                 raise ArgumentError(
                     f"all values of {source.path} are missing; expected at least one.", key="nothing-observed"
                 )
             _template(work / MAP, axes, cells, _texts(opened[value]))
-            job = MapJob(work, prior, solver, tuple(axes), limit // workers.workers)
+            job = MapJob(work, prior, solver, source, tuple(axes), limit // workers.workers)
             _solve(job, axes, cells, size, workers, partial(say, before=sorting, share=1.0 - sorting))
             _publish(work, output, _attributes(source, prior, solver, key, observed))
     return open_group(output)
@@ -281,17 +290,46 @@ def _checked(
             raise ArgumentError(
                 f"to[{name!r}] has shape {values.shape}; expected a vector of finite numbers.", key="shapes"
             )
-    in_time = prior.kernel.of_space_and_time
-    expected = SPHERE | {HOURS} if in_time else SPHERE
-    if not axes or ((in_time or SPHERE & set(axes)) and set(axes) != expected):
-        wanted = f"latitude, longitude and {HOURS}" if in_time else "latitude and longitude, or others alone"
+    noise = 0.0 if noise_std is not None else prior.noise_number
+    space, beside = _named_axes(tuple(axes), prior.kernel)
+    for axis in {*beside} & {*axes} - {HOURS, DEPTH}:
+        if (axes[axis] < 0.0).any():
+            raise ArgumentError(
+                f"to[{axis!r}] is {axes[axis].tolist()}; expected labels from 0, those of the kernel.",
+                key="label-range",
+            )
+    return PointSource(os.path.abspath(observations), space, beside, value, noise_std, noise)
+
+
+def _named_axes(names: tuple[str, ...], kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Tell axes of space from those beside it, which observations have; refuse what the kernel has not."""
+    layout = kernel.layout
+    beside = () if layout is None else tuple(HOURS if axis == TIME else axis for axis in layout.axes)
+    mapped = [axis for axis in beside if axis not in _shared(kernel)]
+    space = tuple(name for name in names if name not in beside)
+    if layout is None:  # points of any space, as they come
+        expected, known = (
+            "latitude and longitude, or others alone",
+            {*space} == SPHERE or not {*space} & SPHERE,
+        )
+    else:
+        either = {None: (SPHERE, {*PLANE}), True: (SPHERE,), False: ({*PLANE},)}[layout.globe]
+        expected, known = " or ".join(" and ".join(sorted(each)) for each in either), {*space} in either
+    if not space or not known or {*names} != {*space, *mapped}:
         raise ArgumentError(
-            f"to has the axes {', '.join(map(repr, axes)) or 'none'}, and the kernel is {prior.kernel!r}; "
-            f"expected {wanted}.",
+            f"to has the axes {', '.join(map(repr, names)) or 'none'}, and the kernel is {kernel!r}; "
+            f"expected {''.join(f'{axis}, ' for axis in mapped)}{expected}.",
             key="axes-of-kernel",
         )
-    noise = 0.0 if noise_std is not None else prior.noise_number
-    return PointSource(os.path.abspath(observations), tuple(axes), value, noise_std, noise)
+    return space if layout is None or {*space} == SPHERE else PLANE, beside
+
+
+def _shared(kernel: Kernel) -> set[str]:
+    """Name the labels that observations alone have: those of errors which they share."""
+    factors = [factor for part in kernel.parts for factor in part.factors]
+    predicted = {axis for factor in factors for axis in factor.number_axes}
+    predicted |= {factor.axis for factor in factors if isinstance(factor, Coregion)}
+    return {factor.axis for factor in factors if isinstance(factor, SameLabel)} - predicted
 
 
 def _check_beside(source: PointSource) -> None:
@@ -299,7 +337,7 @@ def _check_beside(source: PointSource) -> None:
 
     What lies beside the values may change their meaning: levels, flags, marks of missing values, units.
     """
-    if {*source.axes} - {HOURS} != SPHERE:
+    if not source.on_sphere:
         return
     with xr.open_zarr(plain_store(source.path, text=True), chunks=None, consolidated=False) as opened:
         (dim,) = opened[source.value].dims
@@ -309,7 +347,7 @@ def _check_beside(source: PointSource) -> None:
         return
     about: dict[str, Any] = {"value": source.value, "noise_std": source.noise_std}
     about["columns"] = {name: name for name in SPHERE} | {"time": "none"}
-    about["where"] = {HOURS: "*"} if HOURS in source.axes else None
+    about["where"] = dict.fromkeys(source.beside, ANY) or None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of places and copies, among the first alone
@@ -356,6 +394,7 @@ class Sizes:
     shape: tuple[int, ...]  # cells of the map along each axis
     cells: tuple[int, ...]  # and of a region
     columns: int  # coordinates of a point
+    boxed: int  # coordinates in which points near each other are alike
     stored_chunk: int  # observations of a chunk of the store that they are read from
     solver: Neighbours
     workers: int  # tasks that run at once
@@ -376,7 +415,7 @@ class Sizes:
     @property
     def _row_bytes(self) -> int:
         """Bytes of a task for each observation that it holds."""
-        return 8 * ROW_COPIES * (self.columns + 3)
+        return 8 * ROW_COPIES * (max(self.columns, self.boxed) + 3)
 
     def region_bytes(self, rows: int) -> int:
         """Bytes of a region that reads so many observations."""
@@ -401,7 +440,7 @@ class Sizes:
         blocks = -(-self.n // self.block_rows)
         rows = min(self.n, WIDER * (self.n * self.targets // q + PIECE))
         sort = self.block_rows * self._row_bytes + 16 * self.stored_chunk
-        boxes = 8 * (2 * self.columns + 1) * blocks * self.block_rows // PIECE
+        boxes = 8 * (2 * self.boxed + 1) * blocks * self.block_rows // PIECE
         of_task = max(sort, self.region_bytes(rows)) + 3 * boxes
         peak = self.workers * of_task + boxes
         disk = 8 * self.n * (self.columns + 3)
@@ -424,18 +463,27 @@ class Sizes:
         return plan_without_tiles(demand, method, None, peak, entries, self._flops, blocks + regions)
 
 
-def _key(
-    source: PointSource, prior: Prior, solver: Neighbours, axes: Mapping[str, Array], cells: tuple[int, ...]
-) -> str:
-    """Digest of all that the map depends on but the observations; of a mean, its values at many targets."""
+def _sampled(source: PointSource, axes: Mapping[str, Array]) -> Array:
+    """Points of many targets, of all where these are few."""
     rng, shape = np.random.default_rng(0), [len(values) for values in axes.values()]
     q = prod(shape)
     chosen = np.arange(q) if q <= MEANS_OF_KEY else rng.integers(q, size=MEANS_OF_KEY)
     picked = np.unravel_index(chosen, shape)
-    points = np.stack([values[at] for values, at in zip(axes.values(), picked, strict=True)], axis=1)
-    mean = np.ascontiguousarray(prior.mean_at(points_at(tuple(axes), points)))
+    return _points(source, {name: axes[name][at] for name, at in zip(axes, picked, strict=True)}, len(chosen))
+
+
+def _key(
+    source: PointSource,
+    prior: Prior,
+    solver: Neighbours,
+    axes: Mapping[str, Array],
+    cells: tuple[int, ...],
+    sampled: Array,
+) -> str:
+    """Digest of all that the map depends on but the observations; of a mean, its values at many targets."""
+    mean = np.ascontiguousarray(prior.mean_at(sampled))
     digest = hashlib.sha256(mean.tobytes()).hexdigest()
-    parts = (numerical_version(), source, solver, prior.kernel, cells, sorted(axes), digest)
+    parts = (numerical_version(), source, solver, prior.kernel, cells, tuple(axes), digest)
     return text_sha256(repr(parts) + json.dumps([values.tolist() for values in axes.values()]))
 
 
@@ -452,7 +500,7 @@ def _there(output: Path, key: str, observations: str) -> xr.Dataset:
     )
 
 
-def _begin(work: Path, key: str, source: PointSource, n: int, block_rows: int) -> None:
+def _begin(work: Path, key: str, source: PointSource, scale: Metric, n: int, block_rows: int) -> None:
     """Make the folder of the work, or go on with what is there."""
     about, identity = work / "about.json", source.identity()
     if about.is_file():
@@ -465,13 +513,13 @@ def _begin(work: Path, key: str, source: PointSource, n: int, block_rows: int) -
             "that folder to start again.",
             key="changed-since",
         )
-    create_blocks(work, source, n=n, block_rows=block_rows)
+    create_blocks(work, source, scale, n=n, block_rows=block_rows)
     text = json.dumps({"key": key, "observations": identity, "n": n, "block_rows": block_rows})
     write_durably(about, text)
 
 
 def _sort(
-    work: Path, source: PointSource, scale: Array, executor: Executor, say: Callable[[float], None]
+    work: Path, source: PointSource, kernel: Kernel, executor: Executor, say: Callable[[float], None]
 ) -> None:
     """Sort the blocks that are not there yet."""
     about = json.loads((work / "about.json").read_text())
@@ -480,7 +528,7 @@ def _sort(
     missing = [first for first, count in blocks if count < 0]
 
     def submit(first: int, home: int) -> Handle[int]:
-        return executor.submit(sort_block, work, source, scale, first, min(n, first + rows), home=home)
+        return executor.submit(sort_block, work, source, kernel, first, min(n, first + rows), home=home)
 
     for number, _ in enumerate(_handed_out(missing, submit, executor), 1):
         say((len(blocks) - len(missing) + number) / len(blocks))
@@ -498,27 +546,16 @@ class MapJob:
     work: Path  # folder of the work
     prior: Prior
     solver: Neighbours
+    source: PointSource
     names: tuple[str, ...]  # axes of the map
     limit: int  # bytes that the task may allocate
 
 
-def _factors(kernel: Kernel, columns: int) -> Array:
-    """Factors (p,) of the coordinates by which observations are sorted; refuse what has other coordinates."""
-    found = metric(kernel, columns)
-    if not isinstance(found, np.ndarray):
-        raise ArgumentError(
-            f"the kernel is {kernel!r}, whose neighbours lie along ellipses or in other labels; krige_store "
-            "sorts observations by coordinates: expected a kernel of distances, or cagp.krige of fewer.",
-            key="kernel-of-store",
-        )
-    return found
-
-
 def solve_region(job: MapJob, size: Sizes, where: Region, axes: tuple[Array, ...]) -> Status:
     """Predict at the cells of a region and write its chunks: a task of executors."""
-    targets, kernel = _targets(job.names, axes), job.prior.kernel
+    targets = _targets(job, axes)
     points, p = SortedPoints(job.work), size.columns
-    scale, reach = _factors(kernel, p), job.solver._settings.reach
+    scale, reach = metric(job.prior.kernel, p), job.solver._settings.reach
     scaled = targets * scale
     least, most = scaled.min(axis=0), scaled.max(axis=0)
     near = points.nearest(least, most, reach)
@@ -560,9 +597,16 @@ def solve_region(job: MapJob, size: Sizes, where: Region, axes: tuple[Array, ...
     return posterior.status
 
 
-def _targets(names: tuple[str, ...], axes: Sequence[Array]) -> Array:
+def _targets(job: MapJob, axes: Sequence[Array]) -> Array:
     """Points of the cells of a region, the last axis fastest."""
-    return points_at(names, np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes)))
+    cells = [values.ravel() for values in np.meshgrid(*axes, indexing="ij")]
+    return _points(job.source, dict(zip(job.names, cells, strict=True)), cells[0].size)
+
+
+def _points(source: PointSource, coordinates: Mapping[str, Array], count: int) -> Array:
+    """Points of targets, which have no label of errors that observations share."""
+    none = {axis: np.full(count, NO_LABEL) for axis in source.beside if axis not in coordinates}
+    return source.points({**coordinates, **none})
 
 
 def _check_rows(limit: int, size: Sizes, rows: int, where: Region) -> None:
@@ -593,13 +637,13 @@ def _solve(
     missing = set(missing_chunks(job.work / MAP))
     group = zarr.open_group(os.fspath(job.work / MAP), mode="r", use_consolidated=False)
     todo = [region for region in regions if not _is_there(group, region, cells, missing)]
-    points, scale = SortedPoints(job.work), _factors(job.prior.kernel, size.columns)
+    points, scale = SortedPoints(job.work), metric(job.prior.kernel, size.columns)
 
     def of(region: Region) -> tuple[Array, ...]:
         return tuple(values[part] for values, part in zip(axes.values(), region, strict=True))
 
     for region in todo:
-        places = _targets(job.names, of(region)) * scale
+        places = _targets(job, of(region)) * scale
         _check_rows(job.limit, size, points.about(places.min(axis=0), places.max(axis=0)), region)
 
     def submit(region: Region, home: int) -> Handle[Status]:

@@ -3,15 +3,16 @@
 ::
 
     FOLDER/points.zarr   rows     (blocks x rows of a block, p + 3)  point, value, noise variance, number
-                         boxes    (pieces, 2, p)                     corners of each piece of `PIECE` rows
+                         boxes    (pieces, 2, r)                     corners of each piece of `PIECE` rows
                          counts   (pieces,)                          observations in it; -1 before it is there
 
 A block is a range of the observations in the order in which they are stored, sorted along a k-d tree. Each is
-written by one task, in whole chunks, and nothing depends on how the observations were cut into blocks.
+written by one task, in whole chunks, and nothing depends on how the observations were cut into blocks. Boxes
+are in the r coordinates in which points near each other are alike, see `cagp_dist.gram.metric`.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,8 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.geometry import unit_sphere
+from cagp_dist.gram.metric import Metric, metric, scaled_columns
+from cagp_dist.kernels import SPACE_COLUMNS, TIME, Kernel, beside_columns
 from cagp_dist.store.durable_files import disk_errors
 from cagp_dist.store.plain import plain_store
 from cagp_dist.text import counted
@@ -33,6 +36,7 @@ from cagp_dist.text import counted
 if TYPE_CHECKING:
     from zarr.core.metadata import ArrayV3Metadata
 
+OWN = 3  # numbers of a row behind its point: value, noise variance and number
 PIECE = 4096  # rows of a chunk, which has a box of its own
 LEAF = 64  # observations of a leaf of the tree that they are sorted by
 SPHERE = {"latitude", "longitude"}  # coordinates in degrees, which stand for unit vectors
@@ -41,34 +45,45 @@ HOURS = "hours"  # beside these: of a kernel of space and time
 NAME = "points.zarr"
 
 
-def points_at(axes: tuple[str, ...], values: Array) -> Array:
-    """Points (n, p) of coordinates (n, axes): unit vectors of latitudes and longitudes, then all others."""
-    if not set(axes) >= SPHERE:
-        return values
-    vectors = unit_sphere(values[:, axes.index("latitude")], values[:, axes.index("longitude")])
-    others = [number for number, name in enumerate(axes) if name not in SPHERE]
-    return np.column_stack([vectors, values[:, others]]) if others else vectors
-
-
 @dataclass(frozen=True)
 class PointSource:
     """Observations in a Zarr store: variables along one dimension."""
 
     path: str  # folder of the store
-    axes: tuple[str, ...]  # variables with the coordinates
+    space: tuple[str, ...]  # variables with the coordinates: latitude and longitude, x and y, or any others
+    beside: tuple[str, ...]  # and those of other axes that the kernel has: hours, depths, labels
     value: str  # variable with what was observed
     noise_std: str | None  # that with the standard deviation of its error
     noise_variance: float  # of every observation, where there is no such variable
 
     @property
+    def axes(self) -> tuple[str, ...]:
+        """All variables with coordinates."""
+        return (*self.space, *self.beside)
+
+    @property
+    def on_sphere(self) -> bool:
+        """Whether places are latitudes and longitudes, which stand for unit vectors."""
+        return set(self.space) == SPHERE
+
+    @property
     def columns(self) -> int:
         """Coordinates of a point, p."""
-        return len(self.axes) + (1 if set(self.axes) >= SPHERE else 0)
+        return (SPACE_COLUMNS if self.on_sphere or self.beside else len(self.space)) + len(self.beside)
+
+    def points(self, coordinates: Mapping[str, Array]) -> Array:
+        """Points (n, p), as kernels take them, of coordinates (n,) by their names."""
+        if self.on_sphere:
+            positions = unit_sphere(coordinates["latitude"], coordinates["longitude"])
+        else:
+            positions = np.column_stack([coordinates[axis] for axis in self.space])
+        own = {TIME if axis == HOURS else axis: coordinates[axis] for axis in self.beside}
+        return beside_columns(positions, own) if own else positions
 
     @property
     def width(self) -> int:
         """Numbers of a sorted row."""
-        return self.columns + 3
+        return self.columns + OWN
 
     def opened(self) -> xr.Dataset:
         """Open the variables, of which nothing is read yet."""
@@ -123,20 +138,19 @@ class PointSource:
         found = opened.isel({next(iter(opened.sizes)): slice(start, stop)})
         values = np.asarray(found[self.value].values, dtype=np.float64)
         number = np.flatnonzero(~np.isnan(values))
-        where = np.stack([np.asarray(found[axis].values, dtype=np.float64) for axis in self.axes], axis=1)
+        where = {axis: np.asarray(found[axis].values, dtype=np.float64)[number] for axis in self.axes}
         noise = np.full(len(values), self.noise_variance)
         if self.noise_std is not None:
             noise = np.square(np.asarray(found[self.noise_std].values, dtype=np.float64))
-        where, values, noise = where[number], values[number], noise[number]
+        values, noise = values[number], noise[number]
         number += start
-        unplaced = np.asarray(~np.isfinite(where).all(axis=1))
+        unplaced = np.asarray(~np.isfinite(list(where.values())).all(axis=0))
         _refuse(self, number, unplaced, "a coordinate that is NaN or infinite")
         _refuse(self, number, ~np.isfinite(values), "an infinite value")
         _refuse(self, number, ~((noise > 0.0) & np.isfinite(noise)), "a noise that is not above zero")
-        if set(self.axes) >= SPHERE:
-            latitude = where[:, self.axes.index("latitude")]
-            _refuse(self, number, np.abs(latitude) > 90.0, "a latitude outside of -90..90")
-        return np.column_stack([points_at(self.axes, where), values, noise, number])
+        if self.on_sphere:
+            _refuse(self, number, np.abs(where["latitude"]) > 90.0, "a latitude outside of -90..90")
+        return np.column_stack([self.points(where), values, noise, number])
 
     def identity(self) -> str:
         """Digest of names, sizes and times of the files of the variables: another one after any change."""
@@ -160,12 +174,13 @@ def _refuse(source: PointSource, number: Indices, wrong: "np.ndarray[Any, Any]",
         )
 
 
-def create_blocks(folder: Path, source: PointSource, *, n: int, block_rows: int) -> None:
+def create_blocks(folder: Path, source: PointSource, scale: Metric, *, n: int, block_rows: int) -> None:
     """Make the arrays that blocks are written to; once, before the first of them."""
+    width = scaled_columns(scale, source.columns)
     pieces, blocks = block_rows // PIECE, -(-n // block_rows)
     shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...], str, float]] = {
         "rows": ((blocks * block_rows, source.width), (PIECE, source.width), "float64", np.nan),
-        "boxes": ((blocks * pieces, 2, source.columns), (pieces, 2, source.columns), "float64", np.nan),
+        "boxes": ((blocks * pieces, 2, width), (pieces, 2, width), "float64", np.nan),
         "counts": ((blocks * pieces,), (pieces,), "int64", -1),
     }
     with disk_errors(folder):
@@ -182,17 +197,22 @@ def create_blocks(folder: Path, source: PointSource, *, n: int, block_rows: int)
             )
 
 
-def sort_block(folder: Path, source: PointSource, scale: Array, start: int, stop: int) -> int:
+def sort_block(folder: Path, source: PointSource, kernel: Kernel, start: int, stop: int) -> int:
     """Sort some observations and write them, a task of executors; returns how many have values."""
     from scipy.spatial import cKDTree
 
     arrays = _arrays(folder, mode="r+")
     rows, p = source.rows(start, stop), source.columns
+    try:
+        kernel.check_coordinates(rows[:, :p])
+    except ArgumentError as error:
+        raise error.told(before=f"{source.path}:") from error
+    scale = metric(kernel, p)
     piece, size = arrays["rows"].chunks[0], arrays["counts"].chunks[0]
     first = start // piece
     sorted_rows = np.full((size * piece, source.width), np.nan)
     counts = np.clip(len(rows) - piece * np.arange(size), 0, piece)
-    boxes = np.empty((size, 2, p))
+    boxes = np.empty((size, 2, arrays["boxes"].shape[2]))
     boxes[:, 0], boxes[:, 1] = np.inf, -np.inf  # of nothing
     if len(rows):
         scaled = rows[:, :p] * scale
@@ -209,7 +229,7 @@ def sort_block(folder: Path, source: PointSource, scale: Array, start: int, stop
 
 
 class SortedPoints:
-    """Observations that were sorted; the boxes are held, 8 (2 p + 1) bytes for 4,096 of them."""
+    """Observations that were sorted; the boxes are held, 8 (2 r + 1) bytes for 4,096 of them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._arrays = folder, _arrays(folder, mode="r")
@@ -253,7 +273,7 @@ class SortedPoints:
         inside = int(np.count_nonzero(distance == 0.0))
         return np.sort(order[: max(enough, inside)])
 
-    def read(self, pieces: Indices, scale: Array, lower: Array, upper: Array) -> Array:
+    def read(self, pieces: Indices, scale: Metric, lower: Array, upper: Array) -> Array:
         """Read the rows (m, p + 3) of some pieces that lie in a box, in scaled coordinates."""
         found = [np.empty((0, self._arrays["rows"].shape[1]))]
         runs = np.split(pieces, np.flatnonzero(np.diff(pieces) != 1) + 1) if len(pieces) else []
@@ -265,10 +285,9 @@ class SortedPoints:
             inside = (np.arange(self._piece) < self.counts[run][:, None]).reshape(-1)
             if np.isnan(rows[inside, -1]).any():
                 raise self._damaged("a chunk is missing")
-            for column, (factor, low, high) in enumerate(zip(scale, lower, upper, strict=True)):
-                place = rows[:, column] * factor
-                inside &= (place >= low) & (place <= high)
-            found.append(rows[inside])
+            rows = rows if inside.all() else rows[inside]
+            places = rows[:, : rows.shape[1] - OWN] * scale
+            found.append(rows[((places >= lower) & (places <= upper)).all(axis=1)])
         return np.concatenate(found)
 
     def _damaged(self, why: str) -> StoreError:

@@ -124,6 +124,59 @@ def test_plain_coordinates_of_one_axis_and_one_noise(tmp_path):
     np.testing.assert_array_equal(found["std"].values, np.sqrt(same.variance))
 
 
+PLANE = {"y": np.linspace(0.0, 10.0, 6), "x": np.linspace(0.0, 8.0, 5)}
+REGION = {"latitude": np.linspace(42.0, 58.0, 5), "longitude": np.linspace(2.0, 18.0, 6)}
+SHIPS = cagp.Matern32(0.1, 2.0) + cagp.SameLabel(0.7, "ship")
+LABELLED = cagp.Matern32(0.1) * cagp.Coregion([[2.0, 1.5], [1.5, 3.0]])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "to"),
+    [
+        (cagp.Anisotropic(cagp.Matern32(2.0, 3.0), 3.0, 30.0), PLANE),
+        (cagp.Anisotropic(cagp.Matern32(0.1, 3.0), 3.0, 30.0, centre=(50.0, 10.0)), REGION),
+        (cagp.Matern32(2.0, 3.0) * cagp.Matern12(40.0, axis="depth"), {"depth": [0.0, 60.0], **PLANE}),
+        (LABELLED, {"variable": [1.0, 0.0], **REGION}),
+        (SHIPS, REGION),
+        (
+            LABELLED * cagp.Matern12(30.0, axis="time") + cagp.SameLabel(0.7, "ship"),
+            {"variable": [0.0, 1.0], "hours": [5.0, 30.0], **REGION},
+        ),
+    ],
+    ids=["ellipse", "ellipse of the globe", "depth in a plane", "variables", "ships", "all"],
+)
+def test_ellipses_depths_and_labels_have_the_bits_of_condition(tmp_path, kernel, to):
+    """Points have the columns of the kernel, whatever the order of the axes; targets share no error."""
+    rng, n = np.random.default_rng(3), 400
+    ends = {"latitude": (40, 60), "longitude": (0, 20), "x": (0, 8), "y": (0, 10), "hours": (0, 40)}
+    given = {name: rng.uniform(*own, n) for name, own in {**ends, "depth": (0, 90)}.items()}
+    given |= {"ship": rng.integers(-1, 12, n), "variable": rng.integers(2, size=n), "v": rng.normal(size=n)}
+    beside = [name for name in ("hours", "depth", "ship", "variable") if name in to or name in repr(kernel)]
+    stored = {name: ("row", given[name]) for name in {*to, *beside, "v"}}
+    xr.Dataset(stored).to_zarr(tmp_path / "o.zarr", consolidated=False)
+
+    def points(at: dict) -> np.ndarray:
+        if "latitude" in to:
+            space = cagp.unit_sphere(at["latitude"], at["longitude"])
+        else:
+            space = np.column_stack([at["x"], at["y"], *([np.zeros(len(at["x"]))] if beside else [])])
+        return np.column_stack([space, *(at[name] for name in beside)])
+
+    prior, solver = cagp.Prior(kernel, 0.2, lambda X: X[:, 0]), cagp.Neighbours(12, coarse=3)
+    chunks = dict.fromkeys(to, 3)
+    call = {"to": to, "prior": prior, "value": "v", "solver": solver, "chunks": chunks, "executor": "serial"}
+    found = cagp.krige_store(tmp_path / "o.zarr", output=tmp_path / "m.zarr", **call)
+    X = points(given)
+    for starts in np.ndindex(*(-(-len(axis) // 3) for axis in to.values())):
+        where = tuple(slice(3 * start, 3 * start + 3) for start in starts)
+        axes = [np.asarray(axis)[own] for axis, own in zip(to.values(), where, strict=True)]
+        cells = dict(zip(to, (each.ravel() for each in np.meshgrid(*axes, indexing="ij")), strict=True))
+        cells["ship"] = np.full(len(cells[next(iter(to))]), -1.0)
+        exact = cagp.condition(prior, X, given["v"], points(cells), solver=solver, executor="serial")
+        np.testing.assert_array_equal(found["mean"].values[where].ravel(), exact.mean)
+        np.testing.assert_array_equal(found["std"].values[where].ravel(), np.sqrt(exact.variance))
+
+
 def test_finished_regions_are_not_done_again_and_damaged_ones_are(swath, monkeypatch):
     done, solve = [], stored.solve_region
 
@@ -200,9 +253,10 @@ def test_a_store_without_observations_is_refused_and_another_mean_is_another_cal
     with pytest.raises(ArgumentError) as refusal:
         mapped(tmp_path / "empty.zarr")
     assert refusal.value.key == "nothing-observed"
-    source = stored.PointSource("", tuple(TO), "sst", None, 0.1)
+    source = stored.PointSource("", tuple(TO), (), "sst", None, 0.1)
     corner = cagp.Prior(PRIOR.kernel, 0.04, mean=lambda X: PRIOR.mean(X) + (X[:, 2] > 0.7) * (X[:, 1] > 0.5))
-    keys = {stored._key(source, prior, SOLVER, TO, (6, 7)) for prior in (PRIOR, PRIOR, corner)}
+    at = stored._sampled(source, TO)
+    keys = {stored._key(source, prior, SOLVER, TO, (6, 7), at) for prior in (PRIOR, PRIOR, corner)}
     assert len(keys) == 2
 
 
@@ -210,6 +264,24 @@ def test_a_store_without_observations_is_refused_and_another_mean_is_another_cal
     ("settings", "error", "key"),
     [
         ({"solver": cagp.Neighbours("auto")}, ArgumentError, "solver-of-store"),
+        ({"prior": cagp.Prior(LABELLED, 0.1)}, ArgumentError, "axes-of-kernel"),
+        (
+            {"prior": cagp.Prior(LABELLED, 0.1), "to": {**TO, "variable": [-1.0]}},
+            ArgumentError,
+            "label-range",
+        ),
+        ({"prior": cagp.Prior(SHIPS, 0.1), "to": {**TO, "ship": [0.0]}}, ArgumentError, "axes-of-kernel"),
+        ({"prior": cagp.Prior(SHIPS, 0.1)}, ArgumentError, "absent-variable"),
+        (
+            {"prior": cagp.Prior(cagp.Anisotropic(cagp.Matern32(1.0), 2.0, 0.0), 0.1)},
+            ArgumentError,
+            "axes-of-kernel",
+        ),
+        (
+            {"prior": cagp.Prior(cagp.Matern32(0.2) * cagp.Matern32(9.0, axis="depth"), 0.1)},
+            ArgumentError,
+            "axes-of-kernel",
+        ),
         ({"to": {**TO, "time": [0.0]}}, ArgumentError, "axes-of-kernel"),
         ({"to": {"mean": [0.0]}}, ArgumentError, "axis-name"),
         ({"chunks": {"lat": 3}}, ArgumentError, "axis-unknown"),
@@ -229,11 +301,23 @@ def test_calls_that_cannot_be_meant(swath, settings, error, key):
     assert not (swath.parent / ".map.zarr.work").exists()
 
 
+def test_labels_that_the_kernel_does_not_have_are_refused(tmp_path):
+    where = {"latitude": [1.0, 2.0, 3.0], "longitude": [1.0, 2.0, 3.0], "variable": [0, 1, 2]}
+    found = xr.Dataset({name: ("row", values) for name, values in {**where, "sst": [1.0, 2.0, 3.0]}.items()})
+    found.to_zarr(tmp_path / "o.zarr", consolidated=False)
+    call = {"prior": cagp.Prior(LABELLED, 0.1), "noise_std": None}
+    for labels, name in (([0.0, 2.0], "targets"), ([0.0, 1.0], "o.zarr")):
+        with pytest.raises(ArgumentError) as refused:
+            mapped(tmp_path / "o.zarr", f"{name}.map", to={**TO, "variable": labels}, chunks=None, **call)
+        assert refused.value.key == "label-range"
+    assert str(refused.value).startswith(str(tmp_path / "o.zarr"))
+
+
 def test_a_region_with_more_observations_than_memory_is_refused_before_any_is_solved(swath, monkeypatch):
     """The plan takes observations to lie evenly; where they are is known once they are sorted."""
     monkeypatch.setattr(stored, "WIDER", 0)
     monkeypatch.setattr(stored, "solve_region", lambda *_: pytest.fail("a region was solved"))
-    limit = stored.Sizes(N, (11, 18), (6, 7), 3, 200, SOLVER, 1, 2**40)
+    limit = stored.Sizes(N, (11, 18), (6, 7), 3, 3, 200, SOLVER, 1, 2**40)
     with pytest.raises(BudgetError) as refusal:
         mapped(swath, memory_limit_bytes=limit.region_bytes(100))
     assert refusal.value.key == "memory"
