@@ -12,7 +12,7 @@ from cagp_dist.versions import version
 
 if TYPE_CHECKING:
     from cagp_dist.calibration.simulation.laboratory import Calibration, calibrate
-    from cagp_dist.factors import Anisotropic, Coregion, SameLabel
+    from cagp_dist.factors import Anisotropic, AxiallySymmetric, Coregion, SameLabel
     from cagp_dist.fields.covariates import covariate
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import condition, posterior_mean
@@ -87,7 +87,7 @@ _HOMES = {
     "gram.functionals": "LinearFunctionals",
     "gram.gradients": "gradients",
     "gram.ring_filter": "RingFilter RingState",
-    "factors": "Anisotropic Coregion SameLabel",
+    "factors": "Anisotropic AxiallySymmetric Coregion SameLabel",
     "kernels": "Matern Matern12 Matern32 Matern52 Product SquaredExponential Sum",
     "kriging": "krige krige_store Kriging",
     "latlon": "LatLonGrid LatLonWindow",
@@ -117,19 +117,19 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "MEANS", "SOR", "SSOR", "Anisotropic", "BasisMean", "BlockGaussSeidel", "BlockJacobi", "Box",
-    "Calibration", "CellMeans", "Chebyshev", "Cholesky", "ConjugateGradient", "Coregion", "DenseGram",
-    "Eigenvectors", "FitResult", "FitStatus", "GaussSeidel", "Gneiting", "Hybrid", "Jacobi", "Kriging",
-    "KrylovActions", "LatLonGrid", "LatLonWindow", "LatitudeMean", "LatitudePolynomial", "LeaveOneOut",
-    "LinearFunctionals", "MaskedRings", "Matern", "Matern12", "Matern32", "Matern52", "MixedActions",
-    "Neighbours", "Periodic", "Polygon", "Posterior", "PosteriorOverTimes", "Prior", "Product",
-    "Progress", "PseudoInputs", "RandomActions", "Richardson", "RingFilter", "RingGram", "RingState",
-    "Rings", "SameLabel", "SampledPosterior", "SpaceTime", "SparseActions", "SquaredExponential",
-    "StandardErrors", "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram",
-    "TwoLevelBlockGaussSeidel", "TwoLevelBlockJacobi", "UnitVectors", "area_means", "area_weights",
-    "calibrate", "cell_means", "condition", "condition_over_times", "covariate", "fit", "gradients",
-    "krige", "krige_store", "leave_one_out_over_times", "log_likelihood_over_times", "mean_family",
-    "open_executor", "posterior_by_samples", "posterior_mean", "run", "sample_over_times",
+    "MEANS", "SOR", "SSOR", "Anisotropic", "AxiallySymmetric", "BasisMean", "BlockGaussSeidel",
+    "BlockJacobi", "Box", "Calibration", "CellMeans", "Chebyshev", "Cholesky", "ConjugateGradient",
+    "Coregion", "DenseGram", "Eigenvectors", "FitResult", "FitStatus", "GaussSeidel", "Gneiting", "Hybrid",
+    "Jacobi", "Kriging", "KrylovActions", "LatLonGrid", "LatLonWindow", "LatitudeMean",
+    "LatitudePolynomial", "LeaveOneOut", "LinearFunctionals", "MaskedRings", "Matern", "Matern12",
+    "Matern32", "Matern52", "MixedActions", "Neighbours", "Periodic", "Polygon", "Posterior",
+    "PosteriorOverTimes", "Prior", "Product", "Progress", "PseudoInputs", "RandomActions", "Richardson",
+    "RingFilter", "RingGram", "RingState", "Rings", "SameLabel", "SampledPosterior", "SpaceTime",
+    "SparseActions", "SquaredExponential", "StandardErrors", "Stats", "Status", "Step", "SubsetOfData",
+    "Sum", "TiledGram", "TwoLevelBlockGaussSeidel", "TwoLevelBlockJacobi", "UnitVectors", "area_means",
+    "area_weights", "calibrate", "cell_means", "condition", "condition_over_times", "covariate", "fit",
+    "gradients", "krige", "krige_store", "leave_one_out_over_times", "log_likelihood_over_times",
+    "mean_family", "open_executor", "posterior_by_samples", "posterior_mean", "run", "sample_over_times",
     "sample_posterior", "space_filling_order", "unit_sphere"
 ]  # fmt: skip
 

@@ -45,9 +45,17 @@ PRODUCT = 4
 FACTORS, FIRST_FACTOR, OF_FACTOR = 4, 5, 6
 # Powers of that w, with their exponent instead of a scale.
 ALGEBRAIC = 5
+# Of places on the globe, where other distances count as one along parallels than along meridians: by how much
+# their squares differ at the equator, that of the first, what values are multiplied with, and the profile of
+# distances.
+GLOBE = 6
+STRETCH, ALONG, MULTIPLIED, FIRST_OF_DISTANCES = 4, 5, 6, 7
+# With what makes them a covariance; with the slope of that by the logarithm of the ratio of both distances;
+# with the slope of squared distances.
+BY_WEIGHT, BY_ITS_SLOPE, BY_SLOPE_OF_SQUARES = 0, 1, 2
 # Of a label, an integer from 0: a table (labels, labels) of values; one where labels are the same, else zero.
 # Below zero are points that go with no other.
-TABLE, SAME = 6, 7
+TABLE, SAME = 7, 8
 LABELS, FIRST_ENTRY, FEW_LABELS = 4, 5, 8
 
 # What `_packed` says of each part of a kernel: the first number of its profile and the one past the last, its
@@ -574,20 +582,77 @@ def _product(numbers, scales, variance, X, first, Z, start, width, out, spare, k
                 row, helper = out[i * width : (i + 1) * width], spare[:width]
                 _times_entries(own, X[begin, first + i], labels, helper, row)
         else:
-            for i in range(out.size // width):
-                row = values[i * width : (i + 1) * width]
-                _scaled_squared_distances(scales, X, first + i, Z, start, begin, end, row)
-            if said[2] > 0.0:
-                _bend(said[2], values)
-            if said[3] > 0.0:
-                _stretch(said[3], kept, values)
-            following = FIRST_FACTOR + (factor + 1) * OF_FACTOR
-            if factor + 1 < int(numbers[FACTORS]) and numbers[following + 3] > 0.0:
-                _copy_row(values, kept[: out.size])
-            _profile(own, 1.0, variance if factor == 0 else 1.0, values)
+            if own[KIND] == GLOBE:
+                _on_globe(
+                    own, variance if factor == 0 else 1.0, X, first, Z, start, width, begin, values, kept
+                )
+            else:
+                for i in range(out.size // width):
+                    row = values[i * width : (i + 1) * width]
+                    _scaled_squared_distances(scales, X, first + i, Z, start, begin, end, row)
+                if said[2] > 0.0:
+                    _bend(said[2], values)
+                if said[3] > 0.0:
+                    _stretch(said[3], kept, values)
+                following = FIRST_FACTOR + (factor + 1) * OF_FACTOR
+                if factor + 1 < int(numbers[FACTORS]) and numbers[following + 3] > 0.0:
+                    _copy_row(values, kept[: out.size])
+                _profile(own, 1.0, variance if factor == 0 else 1.0, values)
             if factor > 0:
                 for j in range(out.size):
                     out[j] *= values[j]
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _on_globe(numbers, variance, X, first, Z, start, width, begin, out, kept):
+    """Write values of a profile of places on the globe; ``kept`` is at least as long as ``out``."""
+    for i in range(out.size // width):
+        row, weights = out[i * width : (i + 1) * width], kept[i * width : (i + 1) * width]
+        _squares_on_globe(numbers, X, first + i, Z, start, begin, row, weights)
+    _profile(numbers[FIRST_OF_DISTANCES:], 1.0, variance, out)
+    for j in range(out.size):
+        out[j] *= kept[j]
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _squares_on_globe(numbers, X, i, Z, start, begin, out, weights):
+    """Squared distances on the globe ``(s - t)' S^-1 (s - t)``, and weights of what is made of them.
+
+    With ``w = (-y, x, 0)`` and ``S = I + c / 2 (w_s w_s' + w_t w_t')`` in units of the distance that counts
+    as one along meridians (math 24); columns ``begin`` on are x, y and z.
+    """
+    c, along, multiplied = numbers[STRETCH], numbers[ALONG], numbers[MULTIPLIED]
+    x, y, z = X[begin, i], X[begin + 1, i], X[begin + 2, i]
+    size, girth = out.size, x * x + y * y
+    xs, ys, zs = (
+        Z[begin][start : start + size],
+        Z[begin + 1][start : start + size],
+        Z[begin + 2][start : start + size],
+    )
+    for j in range(size):
+        dx, dy, dz = xs[j] - x, ys[j] - y, zs[j] - z
+        other = xs[j] * xs[j] + ys[j] * ys[j]
+        flat, cross = dx * dx + dy * dy, x * dy - y * dx
+        turn, both = cross * cross, 0.5 * (girth + other)
+        volume = 1.0 + c * both + 0.25 * c * c * turn  # the determinant of S
+        inside = (1.0 + c * both) * flat - c * turn
+        part, volumes = 1.0 / volume, (1.0 + c * girth) * (1.0 + c * other)
+        out[j] = dz * dz + inside * part
+        weights[j] = math.sqrt(math.sqrt(volumes) * part)
+    if multiplied == BY_WEIGHT:
+        return
+    for j in range(size):
+        dx, dy = xs[j] - x, ys[j] - y
+        other = xs[j] * xs[j] + ys[j] * ys[j]
+        flat, cross = dx * dx + dy * dy, x * dy - y * dx
+        turn, both = cross * cross, 0.5 * (girth + other)
+        volume, growth = 1.0 + c * both + 0.25 * c * c * turn, both + 0.5 * c * turn
+        if multiplied == BY_ITS_SLOPE:
+            own = 0.5 * (girth / (1.0 + c * girth) + other / (1.0 + c * other))
+            weights[j] *= along * (own - growth / volume)
+        else:
+            inside = (1.0 + c * both) * flat - c * turn
+            weights[j] *= along * (both * flat - turn - inside * growth / volume) / volume
 
 
 @compiled(nogil=True)

@@ -1,8 +1,9 @@
 """Factors of kernels that are no function of one distance: ellipses, and tables of labels (math 23, 24)."""
 
 import math
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,17 +37,113 @@ if TYPE_CHECKING:
 
 MOST_RATIO = 100.0  # Of the axes of an ellipse
 WIDEST_CAP_DEGREES = 30.0  # Radius of a region whose tangent plane takes its place
-STRETCHES = ("stretch_1", "stretch_2")
+STRETCH, STRETCHES = "stretch", ("stretch_1", "stretch_2")
 STEEPEST = 15.0  # Numbers of a table of which exponentials are fitted: a correlation of 0.998
 
 
+class Directional(Elementary):
+    """A kernel of space that reaches further in one direction; the base of those below."""
+
+    kernel: Elementary
+    ratio: float
+    azimuth_degrees: float
+    held: bool
+
+    axis: ClassVar[str | tuple[str, ...]] = ()  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, ClosedForm | Matern) or self.kernel.layout is not None:
+            raise ArgumentError(
+                f"kernel is {self.kernel!r}; expected one of space with one lengthscale: {CLASSES}. Sums are "
+                f"sums of {type(self).__name__} kernels, products have one as a factor.",
+                key="kernel-type",
+            )
+        self.kernel.common_lengthscale  # noqa: B018 (refuses several)
+        check_shape(self.ratio, self.azimuth_degrees)
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """Which columns points have."""
+
+    @property
+    @abstractmethod
+    def family(self) -> "AnisotropicOf | AxiallySymmetricOf":
+        """What makes it from its numbers and variance."""
+
+    @property
+    def kept(self) -> Self:
+        """The same, whose shape a fit keeps."""
+        return cast("Self", replace(cast("Any", self), held=True))
+
+    @property
+    def correlation(self) -> Factor:
+        """The same with the variance one."""
+        return cast("Factor", replace(cast("Any", self), kernel=self.kernel.correlation))
+
+    @property
+    def variance(self) -> float:  # type: ignore[override]
+        """Prior variance of the field."""
+        return self.kernel.variance
+
+    @property
+    def lengthscale(self) -> float:  # type: ignore[override]
+        """Geometric mean of the axes."""
+        return self.kernel.common_lengthscale
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of its numbers."""
+        return self.family.number_names
+
+    @property
+    def number_axes(self) -> tuple[Axis, ...]:
+        """Along which axis each of them is a lengthscale."""
+        return self.family.number_axes
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """Itself."""
+        return (cast("Factor", self),)
+
+    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
+        """Refuse: it is of no distance that actions are learned with."""
+        raise ArgumentError(
+            "actions are not learned with an anisotropic kernel; expected a kernel of one distance.",
+            key="no-product",
+        )
+
+    def inverse_lengthscales(self, coordinates: int) -> tuple[float, ...]:
+        """One over the lengthscale of the kernel, for each coordinate."""
+        return (1.0 / self.kernel.common_lengthscale,) * coordinates
+
+    def _scaled(self, factor: float) -> Self:
+        return cast("Self", replace(cast("Any", self), kernel=self.kernel._scaled(factor)))
+
+
+def check_shape(ratio: float, azimuth_degrees: float) -> None:
+    """Raise `ArgumentError` unless these are the ratio of the axes of an ellipse, and the azimuth of it."""
+    check_positive("ratio", ratio)
+    if not 1.0 <= ratio <= MOST_RATIO:
+        raise ArgumentError(
+            f"ratio is {ratio:g}; expected 1 to {MOST_RATIO:g}, the major axis over the minor one.",
+            key="anisotropy-ratio",
+        )
+    if not isinstance(azimuth_degrees, int | float) or not -180.0 <= azimuth_degrees <= 360.0:
+        raise ArgumentError(
+            f"azimuth_degrees is {azimuth_degrees!r}; expected degrees clockwise from north, from -180 to "
+            "360.",
+            key="anisotropy-azimuth",
+        )
+
+
 @dataclass(frozen=True)
-class Anisotropic(Elementary):
+class Anisotropic(Directional):
     """A kernel of space that reaches further in one direction: its contours are ellipses (math 24).
 
     With the axes ``a`` along the azimuth and ``b`` across, ``a / b`` is the ratio and ``sqrt(a b)`` the
     lengthscale of the kernel. In a region of the globe directions are those of the plane that touches it at
-    its centre.
+    its centre. Of the whole globe see `AxiallySymmetric`.
 
     Parameters
     ----------
@@ -84,29 +181,8 @@ class Anisotropic(Elementary):
     centre: tuple[float, float] | None = None
     held: bool = False
 
-    axis: ClassVar[str | tuple[str, ...]] = ()  # type: ignore[misc]
-
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, ClosedForm | Matern) or self.kernel.layout is not None:
-            raise ArgumentError(
-                f"kernel is {self.kernel!r}; expected one of space with one lengthscale: {CLASSES}. Sums are "
-                "sums of Anisotropic kernels, products have one as a factor.",
-                key="kernel-type",
-            )
-        self.kernel.common_lengthscale  # noqa: B018 (refuses several)
-        check_positive("ratio", self.ratio)
-        if not 1.0 <= self.ratio <= MOST_RATIO:
-            raise ArgumentError(
-                f"ratio is {self.ratio:g}; expected 1 to {MOST_RATIO:g}, the major axis over the minor one.",
-                key="anisotropy-ratio",
-            )
-        if not isinstance(self.azimuth_degrees, int | float) or not -180.0 <= self.azimuth_degrees <= 360.0:
-            raise ArgumentError(
-                f"azimuth_degrees is {self.azimuth_degrees!r}; expected degrees clockwise from north, from "
-                "-180 to 360.",
-                key="anisotropy-azimuth",
-            )
-
+        super().__post_init__()
         if self.centre is not None:
             self._check_centre()
 
@@ -130,24 +206,15 @@ class Anisotropic(Elementary):
         if radius > 2.0 * WIDEST_CAP_DEGREES:
             raise ArgumentError(
                 f"a point is {radius:.0f} degrees from the centre {self.centre} of an ellipse, where north "
-                "is another direction; expected a centre in the middle of the points.",
+                "is another direction; expected a centre in the middle of the points, or of the whole globe "
+                "cagp.AxiallySymmetric(kernel, ratio), east against north.",
                 key="anisotropy-region",
             )
 
     @property
-    def correlation(self) -> Factor:
-        """The same with the variance one."""
-        return cast("Factor", replace(self, kernel=cast("Elementary", self.kernel.correlation)))
-
-    @property
-    def variance(self) -> float:  # type: ignore[override]
-        """Prior variance of the field."""
-        return self.kernel.variance
-
-    @property
-    def lengthscale(self) -> float:  # type: ignore[override]
-        """Geometric mean of the axes."""
-        return self.kernel.common_lengthscale
+    def is_zonal(self) -> bool:
+        """Directions of one place are others elsewhere."""
+        return False
 
     @property
     def layout(self) -> Layout:
@@ -166,32 +233,10 @@ class Anisotropic(Elementary):
         return -reach * math.cos(turn), reach * math.sin(turn)
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """Names of its numbers."""
-        return self.family.number_names
-
-    @property
-    def number_axes(self) -> tuple[Axis, ...]:
-        """Along which axis each of them is a lengthscale."""
-        return self.family.number_axes
-
-    @property
     def family(self) -> "AnisotropicOf":
         """What makes it from its numbers and variance."""
         shape = (self.ratio, self.azimuth_degrees) if self.held else None
         return AnisotropicOf(self.kernel.family, self.centre, shape)
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        """Itself."""
-        return (cast("Factor", self),)
-
-    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
-        """Refuse: it is of no distance that actions are learned with."""
-        raise ArgumentError(
-            "actions are not learned with an anisotropic kernel; expected a kernel of one distance.",
-            key="no-product",
-        )
 
     def _shape(self) -> tuple[float, float, float]:
         """Logarithms (c, s) of the stretches, and of the ratio."""
@@ -254,13 +299,6 @@ class Anisotropic(Elementary):
             found.append(tuple(terms))
         return tuple(found)
 
-    def inverse_lengthscales(self, coordinates: int) -> tuple[float, ...]:
-        """One over the lengthscale of the kernel, for each coordinate."""
-        return (1.0 / self.kernel.common_lengthscale,) * coordinates
-
-    def _scaled(self, factor: float) -> Self:
-        return replace(self, kernel=self.kernel._scaled(factor))
-
 
 @dataclass(frozen=True)
 class AnisotropicOf:
@@ -298,6 +336,159 @@ class AnisotropicOf:
     @property
     def degrees_of_freedom(self) -> None:
         """Of the t distribution that is its spectral density in the coordinates: it is none."""
+        return None
+
+
+@dataclass(frozen=True)
+class AxiallySymmetric(Directional):
+    """A kernel of the globe that reaches further along parallels, or along meridians (math 24).
+
+    The distance that counts as one is ``a`` along meridians and ``sqrt(a^2 + c cos^2(latitude))`` along
+    parallels. There is no direction at the poles, and the kernel is the same at every longitude, so that
+    whole grids keep their rings. At the equator the larger of both over the smaller one is the ratio, and the
+    root of their product the lengthscale of the kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With one lengthscale, in space: one of Matern12, Matern32, Matern52, SquaredExponential or Matern.
+    ratio : float
+        How much further the field reaches at the equator in one direction than in the other, 1 to 100.
+    azimuth_degrees : float
+        90 where it reaches further along parallels, 0 along meridians; 180 more or less are the same.
+    held : bool
+        Whether a fit keeps the ratio, and looks for the lengthscale alone.
+
+    Raises
+    ------
+    ArgumentError
+        If the kernel is a sum or a product, a number is out of its range, or the azimuth another one.
+
+    Notes
+    -----
+    With ``Sigma(s) = a^2 I + c w w'``, ``w = (-y, x, 0)``, and ``S`` the mean of ``Sigma(s)`` and
+    ``Sigma(t)``, it is ``|Sigma(s)|^(1/4) |Sigma(t)|^(1/4) |S|^(-1/2) k(sqrt((s - t)' S^-1 (s - t)))``
+    [Paciorek & Schervish 2006], a covariance for every kernel that is one in every dimension.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> kernel = cagp.AxiallySymmetric(cagp.Matern32(0.2, 4.0), ratio=4.0)
+    >>> X = cagp.unit_sphere([0.0, 0.0, 20.0], [0.0, 20.0, 0.0])
+    >>> kernel(X, X[:1]).round(4)
+    array([[4.    ],
+           [1.8496],
+           [0.0684]])
+    """
+
+    kernel: Elementary
+    ratio: float
+    azimuth_degrees: float = 90.0
+    _: KW_ONLY
+    held: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.azimuth_degrees % 90.0 != 0.0:
+            raise ArgumentError(
+                f"azimuth_degrees is {self.azimuth_degrees:g}; expected 90 (east against north) or 0: on the "
+                "whole globe there is no other direction that is the same everywhere. In a region of up to "
+                f"{WIDEST_CAP_DEGREES:g} degrees around its middle take cagp.Anisotropic.",
+                key="anisotropy-azimuth",
+            )
+
+    @property
+    def is_zonal(self) -> bool:
+        """It is the same at every longitude."""
+        return True
+
+    @property
+    def layout(self) -> Layout:
+        """Unit vectors."""
+        return Layout(SPACE_COLUMNS, (), globe=True)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Lengthscale, and the distance that counts as one along parallels over that along meridians."""
+        length = self.kernel.common_lengthscale
+        return (length,) if self.held else (length, self.stretch)
+
+    @property
+    def stretch(self) -> float:
+        """Distance that counts as one along parallels over that along meridians, at the equator."""
+        return 1.0 / self.ratio if self.azimuth_degrees % 180.0 == 0.0 else self.ratio
+
+    @property
+    def family(self) -> "AxiallySymmetricOf":
+        """What makes it from its numbers and variance."""
+        return AxiallySymmetricOf(self.kernel.family, self.stretch if self.held else None)
+
+    @property
+    def along_meridians(self) -> float:
+        """The distance that counts as one along meridians: a chord."""
+        return self.kernel.common_lengthscale / math.sqrt(self.stretch)
+
+    def pieces(self, layout: Layout) -> tuple[Piece, ...]:
+        """Give what compiled functions are told of it."""
+        return (self._piece("VALUE", layout),)
+
+    def _piece(self, part: str, layout: Layout, multiplied: int = 0, weight: float = 1.0) -> Piece:
+        from cagp_dist.profiles import Part, on_globe
+
+        squared, unit = self.stretch**2, self.along_meridians
+        profile = on_globe(
+            self.kernel.profile(Part[part]), (squared - 1.0) * unit**2, squared * unit**2, multiplied
+        )
+        return Piece(profile, layout.rows(SPACE, unit), weight)
+
+    def slopes(self, layout: Layout) -> tuple[tuple[tuple[Piece, ...], ...], ...]:
+        """Give the terms of its derivatives: of the stretch by the weight, the unit and squared distances."""
+        from cagp_dist.compiled import BY_ITS_SLOPE, BY_SLOPE_OF_SQUARES
+
+        of_length = ((self._piece("SLOPE", layout),),)
+        if self.held:
+            return (of_length,)
+        of_stretch = (
+            (self._piece("VALUE", layout, BY_ITS_SLOPE),),
+            (self._piece("SLOPE", layout, weight=-0.5),),
+            (self._piece("SHARE", layout, BY_SLOPE_OF_SQUARES, -1.0),),
+        )
+        return of_length, of_stretch
+
+
+@dataclass(frozen=True)
+class AxiallySymmetricOf:
+    """Axially symmetric kernels of a family: it makes one from a lengthscale, a stretch and a variance."""
+
+    kernel: Family
+    stretch: float | None = None  # that is kept
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """Names of its numbers."""
+        return (NAME_OF_SPACE,) if self.stretch is not None else (NAME_OF_SPACE, STRETCH)
+
+    @property
+    def number_axes(self) -> tuple[Axis, ...]:
+        """Along which axis each of them is a lengthscale."""
+        return (SPACE,) if self.stretch is not None else (SPACE, None)
+
+    def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> AxiallySymmetric:
+        """Make the kernel."""
+        length, *own = lengthscale if isinstance(lengthscale, tuple) else (lengthscale,)
+        stretch = own[0] if self.stretch is None else self.stretch
+        azimuth = 0.0 if stretch < 1.0 else 90.0
+        ratio, held = max(stretch, 1.0 / stretch), self.stretch is not None
+        return AxiallySymmetric(self.kernel(length, variance), ratio, azimuth, held=held)
+
+    @property
+    def __name__(self) -> str:
+        """For people."""
+        return f"AxiallySymmetric({self.kernel.__name__})"
+
+    @property
+    def degrees_of_freedom(self) -> None:
+        """Of the t distribution that is its spectral density: it is none."""
         return None
 
 

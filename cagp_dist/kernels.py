@@ -233,6 +233,10 @@ class Factor(Protocol):
     def number_axes(self) -> "tuple[Axis, ...]":
         """Along which axis each of them is a lengthscale."""
 
+    @property
+    def is_zonal(self) -> bool:
+        """Whether it is the same at every longitude."""
+
     def check(self, layout: Layout, X: Array) -> None:
         """Raise `ArgumentError` unless it is one of points X (n, p) with these columns."""
 
@@ -251,6 +255,8 @@ class OfOneAxis:
     """What factors share that are no kernels by themselves, along one axis beside space."""
 
     axis: str
+
+    is_zonal: ClassVar[bool] = False
 
     @property
     def parts(self) -> tuple[Self, ...]:
@@ -392,6 +398,13 @@ class Kernel(ABC):
     def of_space_and_time(self) -> bool:
         """Whether points have hours beside space, and nothing else."""
         return self.layout is not None and self.layout.axes == (TIME,)
+
+    @property
+    def is_zonal(self) -> bool:
+        """Whether it is one of unit vectors alone that is the same at every longitude, as rings need it."""
+        if self.layout is None:
+            return self.coordinates is None
+        return not self.layout.axes and all(f.is_zonal for part in self.parts for f in part.factors)
 
     @property
     def coordinates(self) -> int | None:
@@ -659,7 +672,7 @@ def _of_terms(terms: "Sequence[tuple[float, tuple[Piece, ...]]]") -> Parameters:
         return places[own]
 
     (variance, (first_piece, *others)), *more = terms
-    plain = first_piece.period == 0.0 and first_piece.multiplier is None and not first_piece.profile.of_labels
+    plain = first_piece.period == 0.0 and first_piece.multiplier is None and first_piece.profile.of_distances
     if plain and not others and not more:  # of one distance
         return first_piece.profile, Embedding(1.0, first_piece.rows), variance * first_piece.weight
     profiles, variances, spans = [], [], []

@@ -27,7 +27,9 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.compiled import (
     ALGEBRAIC,
+    ALONG,
     AT_ZERO,
+    BY_WEIGHT,
     COORDINATE,
     DEGREE,
     DISTANCE,
@@ -37,10 +39,13 @@ from cagp_dist.compiled import (
     FIRST_ENTRY,
     FIRST_FACTOR,
     FIRST_OCTAVE,
+    FIRST_OF_DISTANCES,
     FIRST_PIECE,
     FIRST_POWER,
+    GLOBE,
     KIND,
     LABELS,
+    MULTIPLIED,
     OF_FACTOR,
     PIECES,
     PIECES_OF_OCTAVE,
@@ -50,6 +55,7 @@ from cagp_dist.compiled import (
     SAME,
     SCALE,
     SQUARE,
+    STRETCH,
     TABLE,
     TERMS,
 )
@@ -92,6 +98,11 @@ class CompiledProfile(bytes):
     def of_labels(self) -> bool:
         """Whether it is of pairs of labels, and no function of a distance."""
         return bool(np.frombuffer(self, dtype=np.float64, count=1)[KIND] >= TABLE)
+
+    @property
+    def of_distances(self) -> bool:
+        """Whether it is of a distance that differences of points have, wherever they are."""
+        return bool(np.frombuffer(self, dtype=np.float64, count=1)[KIND] < GLOBE)
 
     def __reduce__(self) -> tuple[Callable[..., "CompiledProfile"], tuple[object, ...]]:
         """Send the call that makes it: tables are a thousand times as long."""
@@ -202,6 +213,25 @@ def algebraic(level: float, rising: float, decay: float) -> CompiledProfile:
     numbers[SCALE] = decay
     numbers[FIRST_COEFFICIENT : FIRST_COEFFICIENT + 2] = level, rising
     return CompiledProfile.of(numbers, algebraic, level, rising, decay)
+
+
+@lru_cache(maxsize=256)
+def on_globe(
+    distances: CompiledProfile, stretch: float, along: float, multiplied: int = BY_WEIGHT
+) -> CompiledProfile:
+    """Profile of places on the globe (math 24), points in units of what counts as one along meridians.
+
+    ``along`` is the square of the distance that counts as one along parallels at the equator, and ``stretch``
+    how much larger that is than the square of that along meridians; a chord, both.
+    """
+    inner = np.frombuffer(distances, dtype=np.float64)
+    head = np.zeros(FIRST_OF_DISTANCES)
+    head[KIND], head[COORDINATE] = GLOBE, -1
+    head[STRETCH], head[ALONG], head[MULTIPLIED] = stretch, along, multiplied
+    ratio = along / (along - stretch)  # of squares
+    head[REACH] = inner[REACH] * math.sqrt(max(ratio, 1.0))
+    head[AT_ZERO] = inner[AT_ZERO] if multiplied == BY_WEIGHT else 0.0
+    return CompiledProfile.of(np.concatenate([head, inner]), on_globe, distances, stretch, along, multiplied)
 
 
 @lru_cache(maxsize=64)

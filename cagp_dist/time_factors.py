@@ -200,6 +200,7 @@ class Stretched:
     layout: ClassVar[Layout] = Layout(SPACE_COLUMNS, (TIME,))
     number_names: ClassVar[tuple[str, ...]] = ("lengthscale", "lengthscale_time")
     number_axes: ClassVar[tuple[Axis, ...]] = (SPACE, TIME)
+    is_zonal: ClassVar[bool] = False
 
     def check(self, layout: Layout, X: Array) -> None:
         """Take all points."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.factors import Anisotropic, Coregion, SameLabel
-from cagp_dist.kernels import Kernel, point_columns
+from cagp_dist.factors import Anisotropic, AxiallySymmetric, Coregion, Directional, SameLabel
+from cagp_dist.kernels import SPACE_COLUMNS, Kernel, point_columns
 
 ALIKE, STEPS_ALONG = 0.7, 1024  # Correlation by which coordinates are compared, and distances that are tried
 LEAST_ALIKE = 1e-3  # Correlation of labels that counts as none
@@ -17,10 +17,11 @@ LEAST_ALIKE = 1e-3  # Correlation of labels that counts as none
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Linear functions of points, and places of their labels: ``X * coordinates``, as with factors."""
+    """Functions of points, most of them linear, and places of their labels: ``X * coordinates``."""
 
     rows: Array  # (r, p)
     labels: tuple[tuple[int, Array], ...]  # columns of labels, and where each label is, (m, d)
+    globe: "tuple[float, float] | None" = None  # factor and stretch (`_on_surface`)
 
     __array_ufunc__: ClassVar[None] = None  # so that NumPy leaves a product to it
 
@@ -28,11 +29,48 @@ class Coordinates:
         """Points X (n, p) in these coordinates; each is the same whatever other points there are."""
         from cagp_dist.compiled import embedded
 
-        found = [embedded(self.rows, point_columns(X)).T]
+        found = [embedded(self.rows, point_columns(X)).T] if len(self.rows) else []
         for column, places in self.labels:
             own = X[:, column].astype(np.intp)
             found.append(np.where(own[:, None] < 0, places.mean(axis=0), places[np.maximum(own, 0)]))
+        if self.globe is not None:
+            factor, stretch = self.globe
+            found.append(factor * _on_surface(X[:, :SPACE_COLUMNS], stretch))
         return np.hstack(found)
+
+
+def _on_surface(X: Array, stretch: float) -> Array:
+    """Move unit vectors X (n, 3) to where what is near is near in axially symmetric distances.
+
+    Those are of a surface whose parallels are as long as ``R = cos / sqrt(1 + q cos^2)``, q = stretch^2 - 1,
+    with the distance between them as it was. Where parallels reach further it is one of revolution, of the
+    height ``integral of sqrt(1 - R'^2)``. If not, there is none: the image is a sphere again, which keeps
+    angles, and the distances of 30 degrees from the equator; with the sine z of the latitude, the isometric
+    latitude is ``atanh(z) + integral of q / (1 + sqrt(1 + q (1 - z^2)))``.
+    """
+    q, z = stretch**2 - 1.0, np.clip(X[:, 2], -1.0, 1.0)
+    if q >= 0.0:
+        latitude = np.linspace(0.0, 0.5 * np.pi, STEPS_ALONG + 1)
+        girth = 1.0 + q * np.cos(latitude) ** 2
+        height = _integral(np.sqrt(1.0 - np.sin(latitude) ** 2 / girth**3), latitude)
+        up = np.sign(z) * np.interp(np.abs(np.arcsin(z)), latitude, height)
+        return np.column_stack([X[:, :2] / np.sqrt(1.0 + q * (1.0 - z**2))[:, None], up])
+    nodes = np.linspace(0.0, 1.0, STEPS_ALONG + 1)
+    more = _integral(q / (1.0 + np.sqrt(1.0 + q * (1.0 - nodes**2))), nodes)
+
+    def shrunk(z: Array) -> tuple[Array, Array]:
+        t = np.tanh(np.sign(z) * np.interp(np.abs(z), nodes, more))
+        return t, np.sqrt(1.0 - t**2) / (1.0 + z * t)
+
+    t, girth = shrunk(z)
+    _, there = shrunk(np.array([0.5]))
+    moved = np.column_stack([X[:, :2] * girth[:, None], (z + t) / (1.0 + z * t)])
+    return np.asarray(moved / (there * np.sqrt(1.0 + 0.75 * q)))
+
+
+def _integral(values: Array, nodes: Array) -> Array:
+    """Integrate from the first of equally spaced nodes to each of them, by the trapezoidal rule."""
+    return np.concatenate([[0.0], np.cumsum(0.5 * (values[1:] + values[:-1])) * (nodes[1] - nodes[0])])
 
 
 Metric: TypeAlias = Array | Coordinates  # what points are multiplied with
@@ -52,11 +90,12 @@ def metric(kernel: Kernel, columns: int) -> Metric:
             factors = _alike(kernel, np.eye(columns), own)
         factors.flags.writeable = False
         return factors
-    layout, ellipses = kernel.layout, []
+    layout = kernel.layout
+    ellipses: list[tuple[float, Directional]] = []
     tables: dict[str, Array] = {}
     for part in kernel.parts:
         for factor in part.factors:
-            if isinstance(factor, Anisotropic):
+            if isinstance(factor, Directional):
                 ellipses.append((part.variance, factor))
             elif isinstance(factor, Coregion):
                 total = tables.setdefault(factor.axis, np.zeros_like(factor.matrix))
@@ -69,8 +108,10 @@ def metric(kernel: Kernel, columns: int) -> Metric:
                 total += part.variance * factor.matrix
     own = np.array([part.inverse_in(layout) for part in kernel.parts])
     rows = np.eye(columns)[own.any(axis=0)]
-    if ellipses:  # that of the largest variance
-        _, ellipse = max(ellipses, key=lambda pair: pair[0])
+    ellipse = max(ellipses, key=lambda pair: pair[0])[1] if ellipses else None  # of the largest variance
+    if isinstance(ellipse, AxiallySymmetric):
+        rows = rows[SPACE_COLUMNS - 1 :]  # along meridians, where there is no girth
+    elif isinstance(ellipse, Anisotropic):
         shape = np.array(ellipse.pieces(layout)[0].rows)
         rows = np.vstack(
             [shape, [row for row in rows if not shape[:, row > 0.0].any()] or np.empty((0, columns))]
@@ -81,6 +122,9 @@ def metric(kernel: Kernel, columns: int) -> Metric:
         factors.flags.writeable = False
         return factors
     places = tuple((layout.space + layout.axes.index(axis), _places(table)) for axis, table in tables.items())
+    if isinstance(ellipse, AxiallySymmetric):
+        globe = float(factors[0]), ellipse.stretch
+        return Coordinates(rows[1:] * factors[1:, None], places, globe)
     return Coordinates(rows * factors[:, None], places)
 
 

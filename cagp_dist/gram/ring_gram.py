@@ -64,7 +64,7 @@ class RingGram:
     grid : LatLonGrid
         Full-circle grid, any latitudes. The Q points of a pole row count as Q observations of one place.
     kernel : Kernel
-        Covariance of the field, of the chord on the unit sphere.
+        Covariance of the field, of the chord on the unit sphere or `AxiallySymmetric`.
     noise_variance : float or array_like, shape (P,)
         Noise variance, for all points or by latitude; squared unit of the field, above zero.
     executor : Executor, optional
@@ -127,14 +127,15 @@ class RingGram:
                 "of space. For fields of a grid at several times use cagp_dist.condition_over_times.",
                 key="kernel-of-time",
             )
-        if (layout := kernel.layout) is not None:
+        if (layout := kernel.layout) is not None and not kernel.is_zonal:
             what = f"has {' and '.join(layout.axes)} beside space" if layout.axes else "has directions"
             raise ArgumentError(
-                f"the kernel is {kernel!r}, which {what}; expected one of distance alone, the same at "
-                "every longitude. Give the grid as points, and take Neighbours or Cholesky.",
+                f"the kernel is {kernel!r}, which {what}; expected one that is the same at every "
+                "longitude, of distance alone or cagp.AxiallySymmetric. Give the grid as points, and take "
+                "Neighbours or Cholesky.",
                 key="kernel-on-rings",
             )
-        if kernel.coordinates is not None:
+        if layout is None and kernel.coordinates is not None:
             raise ArgumentError(OWN_ON_SPHERE, key="anisotropic-on-sphere")
         self._grid, self._kernel = grid, kernel
         self._noise_by_latitude = _noise(noise_variance, grid)

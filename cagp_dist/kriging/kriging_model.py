@@ -238,8 +238,9 @@ def krige(
         degrees around its middle. "fit": ratio and azimuth of an ellipse are fitted as well; "auto": if that
         raises the log-likelihood by 4 or more. ``(3.0, 30.0)``: the major axis is three times the minor one,
         and points 30 degrees clockwise from north. The lengthscale is the geometric mean of the axes. The
-        attributes ``anisotropy_ratio`` and ``anisotropy_azimuth_degrees`` say the ellipse. A kernel with
-        ellipses of its own is `Anisotropic`. Not with ``at``, nor with a sum of kernels.
+        attributes ``anisotropy_ratio`` and ``anisotropy_azimuth_degrees`` say the ellipse. Beyond such a
+        region it is east against north, at the equator, and the azimuth 90 or 0. Kernels with shapes of
+        their own are `Anisotropic` and `AxiallySymmetric`. Not with ``at``, nor with a sum of kernels.
     lengthscale_km, lengthscale : number or sequence of numbers, optional
         Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
         of the unit sphere, at most its diameter 2. In a plane it is in the unit of x and y.

@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 from scipy.spatial import cKDTree
 
-from cagp_dist.factors import Anisotropic
+from cagp_dist.factors import Directional
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kernels import VARIABLE
 from cagp_dist.kriging.map_targets import MapTargets
@@ -86,10 +86,11 @@ def _ellipses(learned: FittedModel) -> Iterator[str]:
     """Write the shapes of anisotropic kernels, with their standard errors where there are any."""
     said = learned.ellipses
     for part in learned.kernel.parts:
-        if isinstance(part, Anisotropic):
+        if isinstance(part, Directional):
             ratio, azimuth = f"{part.ratio:.3g}", f"{part.azimuth_degrees:.0f}"
             if "anisotropy_ratio_standard_error" in said:
                 ratio += f" ± {said['anisotropy_ratio_standard_error']:.2g}"
+            if "anisotropy_azimuth_degrees_standard_error" in said:
                 azimuth += f" ± {said['anisotropy_azimuth_degrees_standard_error']:.0f}"
             yield f"ellipse      {ratio} : 1, major axis {azimuth} degrees from north"
 

@@ -126,7 +126,7 @@ def ring_blocks(parameters: Parameters, wavenumbers: Wavenumbers, span: Range) -
     order = np.arange(wavenumbers.count)
     # k s modulo Q, so that the argument of the cosine is accurate for any k s
     cosines = wavenumbers.weights * np.cos((np.outer(order[first:last], order) % Q) * (2.0 * np.pi / Q))
-    turn = np.sin(order * (np.pi / Q)) ** 2
+    halves = np.asarray(order * (np.pi / Q), dtype=np.float64)
     latitude = np.deg2rad(wavenumbers.latitude_degrees)
     sizes = wavenumbers.sizes
     blocks = [np.zeros((last - first, size, size)) for size in sizes]
@@ -136,11 +136,11 @@ def ring_blocks(parameters: Parameters, wavenumbers: Wavenumbers, span: Range) -
         rows = latitude[i : min(i + tile, sizes[0])]
         for j in range(0, i + 1, tile):
             columns = latitude[j : min(j + tile, sizes[0])]
-            values = _transformed(parameters, rows, columns, turn, cosines)
+            values = _transformed(parameters, rows, columns, halves, cosines)
             if len(sizes) == 1:
                 _store(blocks[0], values, i, j)
                 continue
-            mirror = _transformed(parameters, rows, -columns, turn, cosines)
+            mirror = _transformed(parameters, rows, -columns, halves, cosines)
             _store(blocks[1], values - mirror, i, j)
             values += mirror
             if half < sizes[0]:  # the equator, the last row of this sector, is its own mirror image
@@ -160,10 +160,26 @@ def _store(block: Array, values: Array, i: int, j: int) -> None:
     block[:, i : i + rows, j : j + columns] = np.tril(cut) if i == j else cut
 
 
-def _transformed(parameters: Parameters, rows: Array, columns: Array, turn: Array, cosines: Array) -> Array:
-    """Cosine transform ``sum_s kappa(phi, phi', s) cosines[k, s]`` of a tile, (span, rows, columns)."""
-    from cagp_dist.compiled import evaluate_rings, kernel_reach
+def _points(latitude: Array, longitude: float) -> Array:
+    """Give unit vectors (3, P) at latitudes and a longitude, all in radians."""
+    girth = np.cos(latitude)
+    return np.stack([girth * np.cos(longitude), girth * np.sin(longitude), np.sin(latitude)])
 
+
+def _transformed(parameters: Parameters, rows: Array, columns: Array, halves: Array, cosines: Array) -> Array:
+    """Cosine transform ``sum_s kappa(phi, phi', s) cosines[k, s]`` of a tile, (span, rows, columns).
+
+    ``halves`` (s,) are half the differences in longitude, in radians.
+    """
+    from cagp_dist.compiled import Embedding, evaluate, evaluate_rings, kernel_reach
+
+    if isinstance(parameters[1], Embedding):  # of places, and not of their distances alone
+        values = np.empty((halves.size, rows.size, columns.size))
+        here = _points(rows, 0.0)
+        for half, found in zip(halves, values, strict=True):
+            evaluate(*parameters, here, _points(columns, 2.0 * half), found)
+        return (cosines @ values.reshape(halves.size, -1)).reshape(len(cosines), rows.size, columns.size)
+    turn = np.sin(halves) ** 2
     gap = (4.0 * np.sin(0.5 * (rows[:, None] - columns)) ** 2).ravel()
     girth = (4.0 * np.maximum(np.cos(rows)[:, None] * np.cos(columns), 0.0)).ravel()
     farthest = kernel_reach(*parameters[:2]) ** 2

@@ -8,9 +8,16 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.factors import WIDEST_CAP_DEGREES, Anisotropic, AnisotropicOf
+from cagp_dist.factors import (
+    WIDEST_CAP_DEGREES,
+    Anisotropic,
+    AnisotropicOf,
+    AxiallySymmetric,
+    AxiallySymmetricOf,
+    Directional,
+)
 from cagp_dist.geometry import degrees
-from cagp_dist.kernels import Elementary, Kernel
+from cagp_dist.kernels import Elementary, Family, Kernel, Lengthscales
 from cagp_dist.likelihood.fit_result import FitResult
 from cagp_dist.likelihood.kernel_choice import likelihood_of
 from cagp_dist.likelihood.starts import Start
@@ -25,20 +32,34 @@ class Ellipse(NamedTuple):
     """What is said of the ellipses of a kernel in space."""
 
     asked: AnisotropyLike
-    centre: (
-        tuple[float, float] | None
-    )  # Latitude and longitude where the plane touches the globe; None: a plane
+    centre: tuple[float, float] | None  # Latitude and longitude where the plane touches the globe
+    globe: bool = False  # Whether it is east against north, on the whole globe
 
     @property
     def shape(self) -> tuple[float, float] | None:
         """Ratio and azimuth, where they are given."""
         return None if isinstance(self.asked, str) else self.asked
 
-    def of(self, kernel: Kernel) -> Anisotropic:
+    def of(self, kernel: Kernel) -> Directional:
         """Stretch a kernel as it is given."""
         assert self.shape is not None
         assert isinstance(kernel, Elementary)
+        if self.globe:
+            return AxiallySymmetric(kernel, *self.shape, held=True)
         return Anisotropic(kernel, *self.shape, centre=self.centre, held=True)
+
+    def family(self, kernel: Family) -> AnisotropicOf | AxiallySymmetricOf:
+        """Give what makes ellipses of a family, of the shape that is given if there is one."""
+        if not self.globe:
+            return AnisotropicOf(kernel, self.centre, self.shape)
+        held = None if self.shape is None else AxiallySymmetric(kernel(1.0), *self.shape).stretch
+        return AxiallySymmetricOf(kernel, held)
+
+    def circle(self, length: float) -> Lengthscales:
+        """Give the numbers of an ellipse that is a circle."""
+        if self.shape is not None:
+            return length
+        return (length, 1.0) if self.globe else (length, 1.0, 1.0)
 
 
 def check_anisotropy(asked: object) -> AnisotropyLike:
@@ -56,8 +77,8 @@ def check_anisotropy(asked: object) -> AnisotropyLike:
     )
 
 
-def centre_of(X: Array) -> tuple[float, float]:
-    """Latitude and longitude of the middle of a region of unit vectors X (n, 3)."""
+def ellipse_on_globe(asked: AnisotropyLike, X: Array) -> Ellipse:
+    """Give what is said of ellipses of places X (n, 3): in a region, or east against north on the globe."""
     middle = X.mean(axis=0)
     length = float(np.linalg.norm(middle))
     radius = 180.0
@@ -65,20 +86,25 @@ def centre_of(X: Array) -> tuple[float, float]:
         middle = middle / length
         radius = float(np.degrees(np.arccos(np.clip(X @ middle, -1.0, 1.0).min())))
     if radius > WIDEST_CAP_DEGREES:
-        raise ArgumentError(
-            f"the observations reach {radius:.0f} degrees from their middle; an ellipse has a direction in a "
-            f"region of up to {WIDEST_CAP_DEGREES:g} degrees, as north is no direction of a larger one. Map "
-            "regions by themselves, or leave anisotropy out.",
-            key="anisotropy-region",
-        )
+        if not isinstance(asked, str) and asked[1] % 90.0 != 0.0:
+            raise ArgumentError(
+                f"the azimuth is {asked[1]:g}, and the observations reach {radius:.0f} degrees from their "
+                f"middle; expected 90 (east against north) or 0 beyond {WIDEST_CAP_DEGREES:g} degrees, where "
+                "another direction is not the same everywhere. Map regions by themselves, or leave "
+                "anisotropy out.",
+                key="anisotropy-region",
+            )
+        return Ellipse(asked, None, globe=True)
     latitude, longitude = degrees(middle[None])
-    return float(latitude[0]), float(longitude[0])
+    return Ellipse(asked, (float(latitude[0]), float(longitude[0])))
 
 
 def lie_on_a_line(X: Array) -> bool:
-    """Whether places X (n, p) lie on a line, or on the globe nearly on a great circle or a parallel."""
-    spread = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)
-    return bool(spread[1] <= ON_A_LINE * spread[0])
+    """Whether places X (n, p) lie on a line, or on the globe on a circle, such as a parallel."""
+    spread = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) / np.sqrt(len(X))
+    # of a region of the globe the third is about the square of the first, by its curvature
+    flat = len(spread) > 2 and spread[2] <= ON_A_LINE * spread[0] ** 2
+    return bool(spread[1] <= ON_A_LINE * spread[0] or flat)
 
 
 def with_ellipse(ellipse: Ellipse, isotropic: FitResult, search: Callable[..., FitResult]) -> FitResult:
@@ -91,11 +117,11 @@ def with_ellipse(ellipse: Ellipse, isotropic: FitResult, search: Callable[..., F
     assert isinstance(circles, Elementary)  # `fit_model` refuses sums
     length = circles.common_lengthscale
     start: Start = {
-        "lengthscale": length if ellipse.shape is not None else (length, 1.0, 1.0),
+        "lengthscale": ellipse.circle(length),
         "variance": circles.variance,
         "noise_variance": isotropic.prior.noise_number,
     }
-    found = search(AnisotropicOf(circles.family, ellipse.centre, ellipse.shape), start=start, starts=1)
+    found = search(ellipse.family(circles.family), start=start, starts=1)
     if ellipse.asked == "auto" and likelihood_of(found) - likelihood_of(isotropic) < GAIN:
         return isotropic
     return replace(found, choice=isotropic.choice)
@@ -104,9 +130,11 @@ def with_ellipse(ellipse: Ellipse, isotropic: FitResult, search: Callable[..., F
 def shape_errors(result: FitResult) -> tuple[float, float]:
     """Give the standard errors of log(ratio) and of the azimuth in degrees; NaN where there is none."""
     kernel = result.prior.kernel
-    assert isinstance(kernel, Anisotropic)
+    assert isinstance(kernel, Directional)
     if kernel.held:
         return np.nan, np.nan
+    if isinstance(kernel, AxiallySymmetric):
+        return float(np.sqrt(result.log_covariance[1, 1])), np.nan
     c, s = np.log(kernel.numbers[1:])
     if c == s == 0.0:  # a circle, which points nowhere
         return np.nan, np.nan

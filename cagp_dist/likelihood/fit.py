@@ -215,18 +215,20 @@ def fit(
         data = by_coordinate(data)
         model = replace(model, coordinates=data.X.shape[1])
     if model.layout is not None:
-        if anisotropic or method not in ("auto", "dense", "vecchia"):
+        some = ("auto", "dense", "vecchia", *(["rings"] if model.example.is_zonal else []))
+        if anisotropic or method not in some:
             raise ArgumentError(
                 f"kernel is {kernel!r}, with directions or axes of its own, anisotropic={anisotropic} and "
                 f'method={method!r}; expected method "auto", "dense" or "vecchia", and no lengthscales by '
                 "coordinate.",
                 key="method-of-time",
             )
-        data = on_columns(data, model)
+        checked = on_columns(data, model)
         if len(set(model.numbering.own)) > 1:
             asked = _from_the_guess(asked)
-        if model.axes is not None:
-            model, asked = _in_lengthscales(model, data, centre, asked)
+        if model.axes is not None and isinstance(checked, ResidualsAtPoints):
+            model, asked = _in_lengthscales(model, checked, centre, asked)
+        data = checked
     return _fitted(model, data, centre, asked)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cagp_dist.errors import NumericalError
-from cagp_dist.factors import AnisotropicOf
+from cagp_dist.factors import AnisotropicOf, AxiallySymmetricOf
 from cagp_dist.kernels import (
     AUTO,
     FITTED,
@@ -124,7 +124,7 @@ def kernel_probabilities(result: FitResult, values: int) -> dict[Family, float]:
     is to ``s^-n`` with their scale s at its best.
     """
     own = result.prior.kernel.parts[0].family
-    own = own.kernel if isinstance(own, AnisotropicOf) else own
+    own = own.kernel if isinstance(own, AnisotropicOf | AxiallySymmetricOf) else own
     crps = {} if result.choice is None else result.choice.crps
     families = (own, *(family for family in CANDIDATES if family is not own and family.__name__ in crps))
     least = crps.get(own.__name__, 1.0)

@@ -195,11 +195,13 @@ def by_coordinate(data: ResidualsAtPoints | Gridded) -> ResidualsAtPoints:
     return replace(data, axes=tuple(range(data.X.shape[1])))
 
 
-def on_columns(data: ResidualsAtPoints | Gridded, model: Model) -> ResidualsAtPoints:
+def on_columns(data: ResidualsAtPoints | Gridded, model: Model) -> ResidualsAtPoints | Gridded:
     """Check the columns of points, and give each named axis its own extent."""
     kernel = model.example
     assert kernel.layout is not None
     axes = kernel.layout.axes
+    if isinstance(data, Gridded) and kernel.is_zonal:
+        return data
     if isinstance(data, Gridded):
         raise ArgumentError(
             f"the kernel is of points with {', '.join(axes) or 'directions'} beside distances in space, and "

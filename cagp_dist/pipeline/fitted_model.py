@@ -11,7 +11,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.factors import Anisotropic, SameLabel
+from cagp_dist.factors import Anisotropic, Directional, SameLabel, check_shape
 from cagp_dist.kernels import (
     DEPTH,
     FITTED,
@@ -29,8 +29,8 @@ from cagp_dist.likelihood.bounds import Given
 from cagp_dist.likelihood.ellipses import (
     AnisotropyLike,
     Ellipse,
-    centre_of,
     check_anisotropy,
+    ellipse_on_globe,
     lie_on_a_line,
     shape_errors,
 )
@@ -191,19 +191,20 @@ class FittedModel:
     @property
     def ellipses(self) -> dict[str, float | list[float]]:
         """How the kernel is stretched, and how well that is known where it was fitted, by name."""
-        shapes = [part for part in self.kernel.parts if isinstance(part, Anisotropic)]
+        shapes = [part for part in self.kernel.parts if isinstance(part, Directional)]
         if not shapes:
             return {}
         said: dict[str, float | list[float]] = {
             "anisotropy_ratio": one_or_all([float(shape.ratio) for shape in shapes]),
             "anisotropy_azimuth_degrees": one_or_all([float(shape.azimuth_degrees) for shape in shapes]),
         }
-        if shapes[0].centre is not None:
+        if isinstance(shapes[0], Anisotropic) and shapes[0].centre is not None:
             said["anisotropy_centre"] = list(shapes[0].centre)
         if self.result is not None and len(self.kernel.parts) == 1 and not shapes[0].held:
             of_ratio, of_azimuth = shape_errors(self.result)
             said["anisotropy_ratio_standard_error"] = float(shapes[0].ratio * of_ratio)
-            said["anisotropy_azimuth_degrees_standard_error"] = of_azimuth
+            if isinstance(shapes[0], Anisotropic):
+                said["anisotropy_azimuth_degrees_standard_error"] = of_azimuth
         return said
 
     @property
@@ -313,7 +314,7 @@ def families(kernel: KernelLike) -> tuple[Family, ...]:
     if isinstance(kernel, str):
         return families_of(kernel)
     if isinstance(kernel, Kernel):
-        held = (replace(part, held=True) if isinstance(part, Anisotropic) else part for part in kernel.parts)
+        held = (part.kept if isinstance(part, Directional) else part for part in kernel.parts)
         return tuple(part.family for part in held)
     parts = tuple(kernel) if isinstance(kernel, Sequence) else (kernel,)
     if not parts or not all(is_family(part) for part in parts):
@@ -414,7 +415,8 @@ def ellipse_of(asked: AnisotropyLike, observed: Observations) -> Ellipse | None:
     checked, X = check_anisotropy(asked), observed.positions[observed.there]
     if checked == "none":
         return None
-    centre = centre_of(X) if observed.space.has_latitudes else None
+    if not isinstance(checked, str):
+        check_shape(*checked)
     if isinstance(checked, str) and lie_on_a_line(X):
         if checked == "auto":  # as far as is known, nothing depends on the direction
             return None
@@ -423,7 +425,7 @@ def ellipse_of(asked: AnisotropyLike, observed: Observations) -> Ellipse | None:
             "places in two directions, ratio and azimuth, or no anisotropy.",
             key="anisotropy-on-line",
         )
-    return Ellipse(checked, centre)
+    return ellipse_on_globe(checked, X) if observed.space.has_latitudes else Ellipse(checked, None)
 
 
 def sites_of_fit(observed: Observations, places: Indices | None = None) -> Sites:

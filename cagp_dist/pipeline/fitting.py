@@ -9,7 +9,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Work
-from cagp_dist.factors import Anisotropic
+from cagp_dist.factors import Directional
 from cagp_dist.geometry import is_pole
 from cagp_dist.kernels import Kernel, chosen_by, families_of
 from cagp_dist.latlon.grid import LatLonGrid
@@ -181,7 +181,7 @@ def fit_numbers(
     def fitted(bounds: Given | None, kernel: Families = kernel) -> FitResult:
         begin: dict[str, Any] = {} if start is None else {"start": start, "starts": 1}
         found = search(kernel, bounds=bounds, **begin)
-        if ellipse is None or isinstance(found.prior.kernel, Anisotropic):
+        if ellipse is None or isinstance(found.prior.kernel, Directional):
             return found
         return with_ellipse(ellipse, found, partial(search, bounds=bounds))
 

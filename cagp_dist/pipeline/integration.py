@@ -8,7 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.factors import Anisotropic
+from cagp_dist.factors import Directional
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import part
 from cagp_dist.kernels import Elementary
@@ -97,12 +97,12 @@ def with_numbers_integrated(
     about = f"lengthscale, variance and noise by {observed.there.size:,} places"
     with narrator.stage("integral", about) as report:
         kernel = learned.kernel
-        if isinstance(kernel, Anisotropic):
-            kernel = replace(kernel, held=True)
+        if isinstance(kernel, Directional):
+            kernel = kernel.kept
         assert isinstance(kernel, Elementary)  # `why_not`
         posteriors, probabilities = list[Integrated](), list[float]()
         for family, probability in kernel_probabilities(learned.result, observed.count).items():
-            if isinstance(kernel, Anisotropic):  # of the same ellipse
+            if isinstance(kernel, Directional):  # of the same ellipse
                 family = replace(kernel.family, kernel=family)
             try:
                 own = kernel if family == kernel.family else family(1.0)

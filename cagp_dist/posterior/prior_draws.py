@@ -101,7 +101,7 @@ def prior_draws(gram: Gram, targets: Targets, *, executor: Executor) -> PriorDra
     q = target_count(targets)
     if len(gram.X) + q <= MOST_BY_COVARIANCE and len(points) <= MOST_NODES:
         return CovarianceDraws(gram.kernel, gram.X, targets)
-    if not isinstance(targets, LinearFunctionals) and gram.kernel.coordinates is None:
+    if not isinstance(targets, LinearFunctionals) and gram.kernel.is_zonal:
         found = common_grid(gram.X, points)
         if found is not None and _is_cheap(found[0], wanted=len(gram.X) + q):
             grid, (observed, wanted) = found

@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from cagp_dist.errors import DataError
-from cagp_dist.factors import Anisotropic
+from cagp_dist.factors import Directional
 from cagp_dist.gram.ring_filter import RingFilter
 from cagp_dist.kernels import Family, Kernel, chosen_by, name_of
 from cagp_dist.pipeline import (
@@ -147,7 +147,7 @@ class FittedPrior:
             f"{name.replace('_', ' ')} {value:.4g} ± {error:.1g}" for name, value, error in self.estimates()
         )
         text = f"{self.result.status.value}, {numbers or self._together()}"
-        if isinstance(shape := self.prior.kernel, Anisotropic):
+        if isinstance(shape := self.prior.kernel, Directional):
             text += (
                 f", distances count {shape.ratio:.3g} times less along {shape.azimuth_degrees:.0f} degrees"
             )
@@ -228,7 +228,7 @@ def numbers_of(model: FittedModel) -> Prior:
 def kernel_keys(kernel: Kernel) -> dict[str, str | dict[str, float]]:
     """Write a kernel without its numbers as the keys of a job file do."""
     parts = kernel.parts
-    if isinstance(kernel, Anisotropic):
+    if isinstance(kernel, Directional):
         shape = {"ratio": kernel.ratio, "azimuth_degrees": kernel.azimuth_degrees}
         return {"kernel": name_of(kernel), "anisotropy": shape}
     if not all(isinstance(part, SpaceTime) for part in parts):

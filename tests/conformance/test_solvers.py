@@ -136,18 +136,19 @@ def beside_space(kind: str) -> tuple[Kernel, np.ndarray]:
             {"depth": generator.uniform(0.0, 200.0, 132)},
         ),
         "ellipse": (cagp.Anisotropic(field, 3.0, 30.0, centre=(50.0, 15.0)), {}),
+        "globe": (cagp.AxiallySymmetric(field, 3.0), {}),
     }
     kernel, columns = kernels[kind]
     return kernel, beside_columns(X, columns) if columns else X
 
 
-KINDS_BESIDE = ("variables", "groups", "depths", "ellipse")
+KINDS_BESIDE = ("variables", "groups", "depths", "ellipse", "variables", "groups", "depths", "globe")
 
 
 @solvers_in_turn(
     ["solver", "kind"],
     [
-        pytest.param(solver, KINDS_BESIDE[at % 4], id=f"{name}-{KINDS_BESIDE[at % 4]}")
+        pytest.param(solver, KINDS_BESIDE[at % 8], id=f"{name}-{KINDS_BESIDE[at % 8]}")
         for at, (name, solver) in enumerate(POINT_SOLVERS.items())
         if solver.calibrated == "exact"
     ],

@@ -153,7 +153,7 @@ def test_the_globe_has_no_directions_beyond_a_cap():
         "value": np.arange(40.0),
     }
     with pytest.raises(ArgumentError) as caught:
-        cagp.krige(around, to=20.0, anisotropy="fit", progress=False)
+        cagp.krige(around, to=20.0, anisotropy=(3.0, 30.0), progress=False)
     assert caught.value.key == "anisotropy-region"
 
 

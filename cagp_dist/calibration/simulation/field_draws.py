@@ -159,7 +159,7 @@ def _source(kernel: Kernel, train: Array, test: Array, count: int, memory_limit_
         draws = draws if where is None else draws[where]
         return draws[: len(train)], draws[len(train) :], relative_jitter
 
-    if len(points) > FEW_POINTS and kernel.coordinates is None:
+    if len(points) > FEW_POINTS and kernel.is_zonal:
         grid = _grid_draws(kernel, train, test)
         if grid is not None and grid.bytes(count) + 32 * len(points) * count <= limit:
             rows, columns = grid.rings.grid.shape

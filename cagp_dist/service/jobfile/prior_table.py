@@ -135,8 +135,9 @@ class PriorTable(JobTable):
     )
     anisotropy: Anisotropy = key(
         "none",
-        '"fit" an ellipse of the distances, in a plane or a region of the globe, "auto": where the '
-        'likelihood gains by it, "none", or { ratio = 3.0, azimuth_degrees = 30.0 }',
+        '"fit" an ellipse of the distances, in a plane or a region of the globe, or east against north on '
+        'the whole globe, "auto": where the likelihood gains by it, "none", or { ratio = 3.0, '
+        "azimuth_degrees = 30.0 }",
         "fit",
     )
     hyperparameters: Annotated[Hyperparameters, BeforeValidator(way_of)] = key(

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from math import pi, sin
 
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.factors import Anisotropic
+from cagp_dist.factors import check_shape
 from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.sources import SOURCE_FORMS, SOURCES
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
-from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, RESERVED_AXES, Matern32, family_of
+from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, RESERVED_AXES, family_of
 from cagp_dist.means import MEANS, ReadFamily, spellings
 from cagp_dist.pipeline import check_anisotropy
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
@@ -95,7 +95,7 @@ def anisotropy(value: object) -> object:
     try:
         asked = check_anisotropy(value)
         if not isinstance(asked, str):
-            Anisotropic(Matern32(1.0), *asked)
+            check_shape(*asked)
     except ArgumentError as error:
         raise ValueError(str(error)) from None
     return asked
