@@ -44,6 +44,7 @@ from cagp_dist.fields.selection import (
     the_time,
     time_positions,
 )
+from cagp_dist.fields.tables import codes_of
 from cagp_dist.kernels import VARIABLE
 from cagp_dist.pipeline import Observations
 from cagp_dist.space import SPHERE, Plane, Space
@@ -460,12 +461,16 @@ def variables_of(field: xr.Dataset) -> tuple[Variable, ...]:
 
 
 def labels_of(field: xr.Dataset) -> dict[str, tuple[Array, tuple[str, ...]]]:
-    """Labels of the points of a canonical field by their axes: integers from 0 (n,), and their names."""
+    """Labels of the points of a canonical field by their axes: integers from 0 (n,), and their names.
+
+    A point without a name has an integer of its own, after those of the names.
+    """
     found = {}
     for name, held in field.coords.items():
         if LABEL.items() <= held.attrs.items():
-            names, codes = np.unique(held.values, return_inverse=True)
-            found[str(name)] = codes.astype(np.float64), tuple(map(str, names))
+            texts = list(map(str, held.values))
+            names = tuple(sorted({*texts} - {""}))
+            found[str(name)] = codes_of(texts, names), names
     return found
 
 

@@ -67,7 +67,9 @@ def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -
     if fields.names is not None:
         coordinates[STATION_NAME] = (PLACE, fields.names.astype(str))
     for axis, names in fields.labels.items():
-        coordinates[axis] = (PLACE, np.array(names)[fields.static[axis].astype(np.intp)], LABEL)
+        called = np.array([*names, ""])  # what has no name has an integer after theirs
+        codes = np.minimum(fields.static[axis].astype(np.intp), len(names))
+        coordinates[axis] = (PLACE, called[codes], LABEL)
     return xr.Dataset(
         {variable.name: (("time", PLACE), values, variable.attributes())},
         coords={"time": ("time", fields.times), **coordinates},

@@ -91,10 +91,11 @@ def rows_at_places(points: Observations) -> tuple[Indices, Indices]:
 
 
 def shared_errors(points: Observations, axis: str, groups: int) -> LinearFunctionals:
-    """Give the error of each group as what its label adds to the field at a place of the group."""
+    """Give the error of each group with a name as what its label adds to the field at a place of it."""
     labels, axes = points.beside[axis].astype(np.intp), in_order_of_columns(points.beside)
     first = np.zeros(groups, dtype=np.intp)
-    first[labels[::-1]] = np.arange(labels.size)[::-1]
+    named = np.flatnonzero(labels < groups)[::-1]
+    first[labels[named]] = named
     there = points.X[first]
     there[:, -len(axes) :] = NO_LABEL
     with_label = there.copy()

@@ -114,13 +114,15 @@ def test_many_rows_by_neighbours_have_error_bars_that_are_no_shorter() -> None:
     assert abs(float((errors**2).mean()) - 1.0) < 4 * np.sqrt(2.0 / 20)  # as 20 independent ones
 
 
-def test_a_row_without_a_name_has_an_error_of_its_own() -> None:
+def test_a_row_without_a_name_has_an_error_of_its_own_which_is_not_listed() -> None:
     table, places, _ = _simulated(90, 4)
     table.loc[[3, 40], "ship"] = None
-    found = cagp.krige(
-        table, to=places[["lat", "lon"]], value="sst", bias_by="ship", kernel="matern32", progress=False
-    )
-    assert found.sizes["ship"] == SHIPS + 2
+    model = cagp.Kriging(value="sst", bias_by="ship", kernel="matern32", progress=False)
+    alone = table.assign(ship=table["ship"].mask(table["ship"].isna(), ["X", "Y"] * (len(table) // 2)))
+    found, named = (model.fit(rows).predict(places[["lat", "lon"]]) for rows in (table, alone))
+    np.testing.assert_allclose(found["mean"], named["mean"], rtol=1e-12)
+    assert (found.sizes["ship"], named.sizes["ship"]) == (SHIPS, SHIPS + 2)
+    np.testing.assert_allclose(found["bias_ship"], named["bias_ship"].sel(ship=found["ship"]), atol=1e-12)
 
 
 @pytest.mark.parametrize(

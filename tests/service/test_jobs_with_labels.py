@@ -41,7 +41,8 @@ def ships(tmp_path_factory):
         parts.append(
             pd.DataFrame({"lat": places[:, 0], "lon": places[:, 1], "ship": ship, "t2m": field, "time": day})
         )
-    table = pd.concat(parts).assign(ship=lambda rows: "S" + rows["ship"].astype(str))
+    table = pd.concat(parts, ignore_index=True).assign(ship=lambda rows: "S" + rows["ship"].astype(str))
+    table.loc[[7, 100], "ship"] = None
     table.to_csv(root / "ships.csv", index=False)
     job = f"""
 [observations]
@@ -72,7 +73,7 @@ def test_a_job_and_a_call_give_the_same_map_and_the_same_errors_of_ships(ships, 
     order = np.argsort(found["ship"].values.astype(str))
     np.testing.assert_allclose(biases["bias"], found["bias_ship"].values[:, order], atol=1e-8)
     np.testing.assert_allclose(biases["bias_std"], found["bias_ship_std"].values[:, order], atol=1e-8)
-    assert biases["group"].values.tolist() == sorted(set(table["ship"]))
+    assert biases["group"].values.tolist() == sorted(set(table["ship"].dropna()))
     assert set(biases["bias_by"].values.tolist()) == {"ship"}
     assert "ship" in xr.open_zarr(path, group="posterior").attrs["comment"]
     assert found.cagp.plot.biases(field=1).axes[0].get_xlabel().startswith("error by ship [degC]")

@@ -5,7 +5,7 @@ cannot be an observation (latitude 91, a date that is none, noise of zero) is an
 a text file its line; rows without a value are left out and counted.
 """
 
-from cagp_dist.fields.tables.cells import check_says_std, noise_factor
+from cagp_dist.fields.tables.cells import check_says_std, codes_of, noise_factor
 from cagp_dist.fields.tables.frames import Column, DataFrameLike, is_table
 from cagp_dist.fields.tables.grouping import (
     Depths,
@@ -21,6 +21,6 @@ from cagp_dist.fields.tables.table_files import TableLike
 
 __all__ = [
     "Column", "DataFrameLike", "Depths", "MeasuredFields", "Places", "PlaneColumns", "Table", "TableLike",
-    "by_time_and_place", "check_says_std", "is_table", "noise_factor", "read_places", "read_rows",
-    "read_table", "row_by_row"
+    "by_time_and_place", "check_says_std", "codes_of", "is_table", "noise_factor", "read_places", "read_rows",
+    "read_table", "row_by_row",
 ]  # fmt: skip

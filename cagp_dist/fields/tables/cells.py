@@ -1,9 +1,10 @@
 """What stands in the cells of a table: degrees as people write them, places and their names, noise."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -145,20 +146,21 @@ def static_columns(frame: Columns, names: Collection[str]) -> dict[str, str]:
 def read_labels(
     frame: Columns, names: Collection[str], kept: Indices
 ) -> tuple[dict[str, Array], dict[str, tuple[str, ...]]]:
-    """Read columns of names as integers from 0, and the names; each empty cell is a label of its own."""
+    """Read columns of names as integers from 0, and the names; each empty cell has an integer after these."""
     codes, called = {}, {}
     for name in names:
         column = str(frame.find("bias_by", name, ()))
         written = _written(frame, column, kept)
         texts = [""] * kept.size if written is None else list(map(str, written))
-        order: dict[str, int] = {}
-        codes[name] = np.array(
-            [float(order.setdefault(text or f"\0{row}", len(order))) for row, text in enumerate(texts)]
-        )
-        called[name] = tuple(
-            f"(row {int(kept[int(text[1:])]) + 1})" if text.startswith("\0") else text for text in order
-        )
+        called[name] = tuple(dict.fromkeys(filter(None, texts)))
+        codes[name] = codes_of(texts, called[name])
     return codes, called
+
+
+def codes_of(texts: Sequence[str], names: Sequence[str]) -> Array:
+    """Give the place of each text among names; of empty ones the integers after these, each its own."""
+    order, own = {name: at for at, name in enumerate(names)}, count(len(names))
+    return np.array([float(order[text] if text else next(own)) for text in texts])
 
 
 def read_depths(frame: Columns, name: str, kept: Indices, marks: MissingMarks) -> Depths:
