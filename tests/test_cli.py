@@ -188,7 +188,7 @@ def test_wrong_error_bars_are_yellow(capsys, monkeypatch):
             path=None,
             simulation=None,
             regions=None,
-            by_variable={},
+            by_variable={"": group},
         )
         show_outcome(outcome, None)
         line = next(

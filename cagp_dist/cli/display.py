@@ -167,7 +167,7 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     """Print the scores of a run, what its status means, and where everything is."""
     out = Console(highlight=False)
     scores = outcome.calibration
-    for name, own in (outcome.by_variable or {"": scores}).items():
+    for name, own in outcome.by_variable.items():
         out.print(f"{escape(name)}:" if name else "", end="\n" if name else "")
         out.print(_score_table(own))
     if outcome.regions is not None:
@@ -181,7 +181,7 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
 
     said = scores.attrs
     say("recal.", said.get("recalibration_statement"))
-    for name, own in (outcome.by_variable or {"": scores}).items():
+    for name, own in outcome.by_variable.items():
         statement = own.attrs["calibration_statement"]
         say("bars", f"{name}: {statement}" if name else statement, own.attrs["calibration_status"])
     say("share", said.get("computational_statement"))

@@ -57,9 +57,12 @@ def state_families(state: "SeriesStatus") -> Iterator[Family]:
     yield "cagp_days", "Days of the series, and those that are not in it.", counts
     files = float(len(state.failed) - len(state.failed_days))
     yield "cagp_unreadable_files", "Files of the source whose times cannot be read.", [(of, files)]
-    if (found := state.drift_found) is not None:
-        yield "cagp_drift_alarm", "1 if errors differ from the error bars beyond chance.", [(of, found.alarm)]
-        yield "cagp_drift_ratio", "How large errors are beside what the error bars say.", [(of, found.ratio)]
+    drifts = [({**of, "variable": name} if name else of, found) for name, found in state.drift_found.items()]
+    if drifts:
+        alarms: list[Sample] = [(about, float(found.alarm)) for about, found in drifts]
+        yield "cagp_drift_alarm", "1 if errors differ from the error bars beyond chance.", alarms
+        ratios: list[Sample] = [(about, found.ratio) for about, found in drifts]
+        yield "cagp_drift_ratio", "How large errors are beside what the error bars say.", ratios
     yield "cagp_runs", "Runs that are kept.", [(of, float(state.runs))]
     yield "cagp_disk_free_bytes", "Free on the disk of the output folder.", [(of, float(state.free_bytes))]
     stages: list[Sample] = [({**of, "stage": name}, each) for name, each in state.seconds.items()]

@@ -99,7 +99,7 @@ def _drift(job: Job) -> str:
     except CagpError as error:
         _log.warning("the drift is not known: %s", error)
         return ""
-    return found.line() if found.alarm else ""
+    return found.alarms()
 
 
 def _tell(

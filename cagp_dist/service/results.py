@@ -71,7 +71,7 @@ def groups_of(prepared: PreparedJob, result: Result) -> dict[str, xr.Dataset]:
     groups: dict[str, xr.Dataset] = {}
     for label, variable in enumerate(prepared.variables):
         for name, group in _groups_of_one(*of_variable(prepared, result, label)).items():
-            if name in SCORED and label:  # see `groups_of_scores`
+            if name in SCORED and label:  # see `scored_groups`
                 groups[of_another(name, variable.name)] = group
             elif name in groups:
                 groups[name] = xr.merge(
@@ -80,13 +80,6 @@ def groups_of(prepared: PreparedJob, result: Result) -> dict[str, xr.Dataset]:
             else:
                 groups[name] = group
     return groups
-
-
-def groups_of_scores(prepared: PreparedJob) -> dict[str, str]:
-    """Name the groups of held-out verification by variables; nothing where there is one variable."""
-    first, *others = SCORED[0], *(of_another(SCORED[0], each.name) for each in prepared.variables[1:])
-    names = [variable.name for variable in prepared.variables]
-    return dict(zip(names, [first, *others], strict=False))
 
 
 def _groups_of_one(prepared: PreparedJob, result: Result) -> dict[str, xr.Dataset]:

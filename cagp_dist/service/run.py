@@ -49,7 +49,6 @@ from cagp_dist.service.jobfile.job import ClusterTable, Job
 from cagp_dist.service.results import (
     attributes_of,
     groups_of,
-    groups_of_scores,
     self_contained,
     simulation_group_of,
 )
@@ -64,6 +63,7 @@ from cagp_dist.store.memo import FolderMemo, checkpoints_of_run
 from cagp_dist.store.outputs import Output, output_at, readable
 from cagp_dist.store.packed import packed_runs
 from cagp_dist.store.publish import current_run, output_lock
+from cagp_dist.store.published_variables import scored_groups
 from cagp_dist.store.zarr_arrays import read_group
 from cagp_dist.termination import check_termination
 from cagp_dist.text import counted
@@ -210,7 +210,7 @@ def run(
             whole = self_contained(groups, attributes, prepared.points, source=source, run_key=key)
             path = output.publish(whole, run_key=key, attributes=attributes)
             checkpoints.remove()
-    return _outcome(path, solution.status, groups, output, scored=groups_of_scores(prepared))
+    return _outcome(path, solution.status, groups, output, prepared)
 
 
 def _check_simulated(job: Job) -> None:
@@ -246,8 +246,8 @@ def _outcome(
     status: Status,
     groups: Mapping[str, xr.Dataset],
     output: Output,
+    prepared: PreparedJob,
     *,
-    scored: Mapping[str, str],
     done: bool = False,
 ) -> Outcome:
     return Outcome(
@@ -257,9 +257,14 @@ def _outcome(
         already_done=done,
         simulation=groups.get("simulation"),
         regions=groups.get("regions"),
-        by_variable={name: groups[group] for name, group in scored.items()},
+        by_variable={name: groups[group] for name, group in _scored(prepared).items()},
         published_as=output.name_of(path),
     )
+
+
+def _scored(prepared: PreparedJob) -> dict[str, str]:
+    """Name the groups of held-out verification by variables."""
+    return scored_groups([variable.name for variable in prepared.variables])
 
 
 @dataclass(frozen=True)
@@ -485,12 +490,11 @@ def _simulated(
 def _already_done(output: Output, path: Path, prepared: PreparedJob) -> Outcome:
     """Make a run that was published before the current one, and read its scores."""
     output.make_current(path)
-    scored = groups_of_scores(prepared)
-    names = ["calibration", *scored.values()] + ["simulation"] * (prepared.simulations is not None)
+    names = [*_scored(prepared).values()] + ["simulation"] * (prepared.simulations is not None)
     names += ["regions"] * bool(prepared.design.regions)
     groups = {name: read_group(path, name) for name in names}
     status = Status(str(read_group(path).attrs["status"]))
-    return _outcome(path, status, groups, output, scored=scored, done=True)
+    return _outcome(path, status, groups, output, prepared, done=True)
 
 
 def ingest_only(job: Job, *, observe: Observer = silent) -> None:

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -58,9 +59,11 @@ class SeriesStatus:
             return error
 
     @property
-    def drift_found(self) -> CalibrationDrift | None:
-        """What was measured of the error bars, if that is known."""
-        return self.drift.found if isinstance(self.drift, DriftOfSeries) else None
+    def drift_found(self) -> dict[str, CalibrationDrift]:
+        """What was measured of the error bars, as far as it is known, by variables; "" where there is one."""
+        if not isinstance(self.drift, DriftOfSeries):
+            return {}
+        return {each.variable: each.found for each in self.drift.variables if each.found is not None}
 
     @property
     def runs(self) -> int:
@@ -113,7 +116,7 @@ class SeriesStatus:
         found.append(f"failed       {counted(days, 'day')}{beside}")
         found += [f"  {day.line()}" for day in self.failed]
         if isinstance(self.drift, DriftOfSeries):
-            found.append(f"error bars   {self.drift.line()}")
+            found += [f"error bars   {line}" for line in self.drift.lines()]
         elif self.drift is not None:
             found.append(f"error bars   unknown: {self.drift}")
         found.append(f"runs         {counted(self.runs, 'run')} kept")
@@ -122,10 +125,12 @@ class SeriesStatus:
 
     def as_json(self) -> dict[str, object]:
         """Give it as what is written as JSON; times are ISO 8601, UTC."""
-        drift: dict[str, object] | None = None
-        if (found := self.drift_found) is not None:
-            drift = {"alarm": found.alarm, "ratio": found.ratio, "low": found.low, "high": found.high}
-        elif isinstance(self.drift, CagpError):
+        of_each: dict[str, dict[str, object]] = {
+            name: {"alarm": found.alarm, "ratio": found.ratio, "low": found.low, "high": found.high}
+            for name, found in self.drift_found.items()
+        }
+        drift: Mapping[str, object] | None = of_each.get("", of_each) or None
+        if isinstance(self.drift, CagpError):
             drift = {"unknown": str(self.drift)}
         return {
             "output": str(self.root.absolute()),
@@ -179,7 +184,7 @@ class HealthLimits:
         if isinstance(drift, CagpError):
             found.append(f"the drift is not known: {drift}")
         elif drift is not None and drift.alarm:
-            found.append(drift.line())
+            found.append(drift.alarms())
         return found
 
 

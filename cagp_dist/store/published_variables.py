@@ -6,12 +6,13 @@ recalibrated) and grouping (all observations, each iteration, and ``stratum_``: 
 area). Attributes follow CF-1.13.
 """
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from cagp_dist.calibration.verification.pit import CORRELATED_TEST_POINTS
 from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
@@ -42,6 +43,16 @@ SCORED = "calibration", "trace"
 def of_another(group: str, variable: str) -> str:
     """Name a group of scores of a variable that is not the first of its run."""
     return f"{group}_{variable}"
+
+
+def variables_of_run(attributes: Mapping[str, Any]) -> list[str]:
+    """Read the names of the variables of a run, from attributes of its root; none where it has one."""
+    return list(map(str, json.loads(attributes.get(VARIABLES_OF_RUN, "[]"))))
+
+
+def scored_groups(variables: Sequence[str], group: str = SCORED[0]) -> dict[str, str]:
+    """Name the groups of held-out verification by the variables of a run; by "" where it has one."""
+    return {name: of_another(group, name) if at else group for at, name in enumerate(variables or ("",))}
 
 
 def kind_of(group: str) -> str:

@@ -30,6 +30,7 @@ from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.durable_files import disk_errors, sync, write_durably
 from cagp_dist.store.group_dataset import root_attributes
 from cagp_dist.store.publish import install
+from cagp_dist.store.published_variables import of_another, scored_groups, variables_of_run
 from cagp_dist.store.series_layout import as_recalibrated
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, read_group, write_group
 from cagp_dist.store.zarr_files import consolidate
@@ -44,7 +45,7 @@ IS_PRELIMINARY = "preliminary"
 NUMERICAL_VERSION = "numerical_version"
 UNKNOWN = -1
 _NAMES = "chunk_key_encoding"
-_STATED = ("status", "calibration_status")
+_STATED = "status", "calibration_status"
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,10 @@ def runs_of_times(root: Path) -> dict[np.datetime64, RunOfTime]:
 
 
 def of_run(run: Path) -> dict[str, xr.Dataset]:
-    """Read what the series has of a run: its maps, regions and scores, by the names of their groups."""
+    """Read what the series has of a run, by the names of its groups: maps, regions, and scores.
+
+    Scores of the first variable are in the group `SCORES`, those of another in one with its name behind.
+    """
     calibration = read_group(run, "calibration")
     times = calibration["time"].values
     if times.size != 1:
@@ -155,6 +159,21 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
         stated = {name: str(root.attrs.get(name, "")) for name in _STATED}
         preliminary = PRELIMINARY in root.attrs
         version = str(json.loads(root.attrs.get("provenance", "{}")).get(NUMERICAL_VERSION, ""))
+        variables = variables_of_run(root.attrs)
+    scores = _scores_of(calibration, {RUN_KEY: run.stem, **stated})
+    scores[IS_PRELIMINARY] = _whether_preliminary(np.array([preliminary]))
+    scores[NUMERICAL_VERSION] = _which_version([version])
+    found[SCORES] = scores
+    for variable, name in scored_groups(variables).items():
+        if name != "calibration":
+            own = read_group(run, name)
+            texts = {_STATED[1]: str(own.attrs[_STATED[1]])}
+            found[of_another(SCORES, variable)] = _scores_of(own, texts, variable)
+    return found
+
+
+def _scores_of(calibration: xr.Dataset, texts: Mapping[str, str], variable: str = "") -> xr.Dataset:
+    """Give the scores of a run, and words on it, as those of its time."""
     scores = xr.Dataset(
         {
             name: (("time", *each.dims), each.values[None], each.attrs)
@@ -162,16 +181,19 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
             if set(each.dims) <= {"level"}
         },
         {name: calibration[name].variable for name in ("time", "level")},
+        {
+            "Conventions": "CF-1.13",
+            "title": f"Scores of {variable or 'each time'} against {'' if variable else 'its '}held-out "
+            f"observations{' of each time' if variable else ''}",
+        },
     )
-    texts = {RUN_KEY: run.stem, **stated}
-    scores = scores.assign({name: ("time", np.array([text], dtype=object)) for name, text in texts.items()})
-    scores[IS_PRELIMINARY] = _whether_preliminary(np.array([preliminary]))
-    scores[NUMERICAL_VERSION] = _which_version([version])
-    scores.attrs = {
-        "Conventions": "CF-1.13",
-        "title": "Scores of each time against its held-out observations",
-    }
-    return {**found, SCORES: scores}
+    return scores.assign({name: ("time", np.array([text], dtype=object)) for name, text in texts.items()})
+
+
+def groups_of(version: Path) -> list[str]:
+    """Name the groups of a version: maps, regions, scores, and scores of all variables but the first."""
+    of_others = sorted(path.name for path in version.glob(of_another(SCORES, "*")))
+    return [name for name in (*GRIDDED, "regions", SCORES, *of_others) if (version / name).is_dir()]
 
 
 def verify_series(root: Path) -> Path | None:
@@ -354,7 +376,7 @@ def _written_anew(variable: xr.DataArray) -> bool:
 def _check_same_groups(new: Mapping[str, xr.Dataset], before: Path | None) -> None:
     if before is None:
         return
-    for name in (*GRIDDED, "regions", SCORES):
+    for name in {**dict.fromkeys(groups_of(before)), **new}:
         there, here = (before / name).is_dir(), name in new
         if there != here:
             which = "has no" if here else "has a"

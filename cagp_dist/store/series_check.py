@@ -42,7 +42,7 @@ def _check(root: Path) -> CheckedSeries | None:
         return None
     scores = read_group(version, series.SCORES)
     times, keys = scores["time"].values, scores[series.RUN_KEY].values
-    names = [name for name in (*series.GRIDDED, "regions", series.SCORES) if (version / name).is_dir()]
+    names = series.groups_of(version)
     for name in names:
         with open_group(version, name) as group:
             _check_times(version, name, group["time"].values, times)
@@ -72,7 +72,7 @@ def _check_times(version: Path, name: str, found: Times, expected: Times) -> Non
 def _check_time(version: Path, names: list[str], time: np.datetime64, run: Path) -> Path:
     """Compare all that the series has of a time with its run, and return the run."""
     published: Mapping[str, xr.Dataset] = series.of_run(run)
-    if list(published) != names:
+    if {*published} != {*names}:
         raise StoreError(
             f"{version} has the groups {', '.join(names)}, and the run {run.stem} {', '.join(published)}. "
             f"{_ADVICE}",

@@ -14,14 +14,18 @@ from cagp_dist.calibration.verification.verdict import compact_cells
 from cagp_dist.cli import app
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.service.drift_check import FEWEST_TIMES, drift_of_series
+from cagp_dist.service.series_status import HealthLimits, status_of
 from cagp_dist.store import series
 from cagp_dist.store.zarr_arrays import write_group
 
 DAYS, STATIONS = 14, 60
 
 
-def write_series(root, z, latitude, longitude):
-    """A series of the folder, as far as the alarm reads it, of errors with these standardised values."""
+def write_series(root, z, latitude, longitude, **others):
+    """A series of the folder, as far as the alarm reads it, of errors with these standardised values.
+
+    With others, by their names, it is one of several variables, and the first is tmin.
+    """
     times = np.datetime64("2020-06-01", "ns") + np.arange(len(z)) * np.timedelta64(1, "D")
     keys = [f"{number:032x}" for number in range(len(z))]
     version = root / series.VERSIONS / "000001.zarr"
@@ -29,14 +33,17 @@ def write_series(root, z, latitude, longitude):
     scores = xr.Dataset({series.RUN_KEY: ("time", np.array(keys, dtype=object))}, {"time": times})
     write_group(version, series.SCORES, scores)
     (root / series.NAME).symlink_to(version.relative_to(root))
-    for key, time, each in zip(keys, times, z, strict=True):
-        group = xr.Dataset(
-            {"pit": (("time", "point"), ndtr(each)[None])},
-            {"time": [time], "latitude": ("point", latitude), "longitude": ("point", longitude)},
-        )
+    named = {"variables": json.dumps(["tmin", *others])} if others else {}
+    groups = {"calibration": z, **{f"calibration_{name}": each for name, each in others.items()}}
+    for at, (key, time) in enumerate(zip(keys, times, strict=True)):
         run = root / "runs" / f"{key}.zarr"
-        write_group(run, "/", xr.Dataset())
-        write_group(run, "calibration", group)
+        write_group(run, "/", xr.Dataset(attrs=named))
+        for name, each in groups.items():
+            group = xr.Dataset(
+                {"pit": (("time", "point"), ndtr(each[at])[None])},
+                {"time": [time], "latitude": ("point", latitude), "longitude": ("point", longitude)},
+            )
+            write_group(run, name, group)
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +74,32 @@ def test_errors_as_large_as_stated_are_no_alarm_and_larger_ones_are(history):
     cell = np.empty(STATIONS, int)
     cell[np.lexsort((longitude, latitude))] = cells
     expected = measure_drift(ndtr(2.0 * z[4:][day, place]), times=day, cells=cell[place])
-    assert drift_of_series(drifted, last=DAYS).found == expected
+    assert drift_of_series(drifted, last=DAYS).variables[0].found == expected
+
+
+def test_each_variable_is_looked_at_and_all_together_alarm_as_rarely_as_one(history, tmp_path):
+    _, _, z, latitude, longitude = history
+    write_series(tmp_path / "out", z, latitude, longitude, tmax=1.5 * z)
+    said = CliRunner().invoke(app, ["drift", str(tmp_path / "out")])
+    assert said.exit_code == 4
+    first, second = said.stdout.splitlines()
+    assert first.startswith("tmin: within chance: over 18 times")
+    assert second.startswith("tmax: drift: the error bars are too narrow: over 18 times")
+    low, high = drift_of_series(tmp_path / "out").variables
+    write_series(tmp_path / "alone", z, latitude, longitude)
+    (alone,) = drift_of_series(tmp_path / "alone").variables
+    assert low.found.ratio == alone.found.ratio == pytest.approx(high.found.ratio / 1.5)
+    assert low.found.high > alone.found.high  # of two looks each is stricter
+    state = status_of(tmp_path / "out")
+    assert [*state.as_json()["drift"]] == ["tmin", "tmax"]
+    assert HealthLimits(drift=True).faults(state) == [second]
 
 
 def test_times_whose_runs_were_removed_have_no_part_and_few_times_decide_nothing(history, tmp_path):
     right, *_ = history
     kept = shutil.copytree(right, tmp_path / "out", symlinks=True)
     shutil.rmtree(kept / "runs" / f"{DAYS:032x}.zarr")
-    assert len(drift_of_series(kept).times) == DAYS + 3
+    assert len(drift_of_series(kept).variables[0].times) == DAYS + 3
     for number in range(7):
         shutil.rmtree(kept / "runs" / f"{number:032x}.zarr")
     said = CliRunner().invoke(app, ["drift", str(kept)])

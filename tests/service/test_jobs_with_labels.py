@@ -23,6 +23,8 @@ from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import fit_job
 from cagp_dist.service.verification import solve_again, verify_run
+from cagp_dist.store import series
+from cagp_dist.store.series_check import check_series
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +189,13 @@ def test_two_variables_of_a_job_are_those_of_a_call_without_the_places_that_are_
     verify_run(outcome.path)
     with pytest.raises(ConfigurationError):
         solve_again(outcome.path, points=2)
+    series.append_runs(root / "out", [outcome.path])
+    assert check_series(root / "out").compared == 1
+    version = series.current_version(root / "out")
+    for name, scores in (("scores", groups["calibration"]), ("scores_tmax", groups["calibration_tmax"])):
+        of_day = xr.open_zarr(version, group=name)
+        assert of_day["crps"].values.tolist() == [float(scores["crps"])]
+        assert of_day["calibration_status"].values.tolist() == [scores.attrs["calibration_status"]]
     page = write_report(outcome.path, tmp_path)
     assert 'href="tmax/report.html"' in page.read_text()
     assert 'href="../report.html"' in (tmp_path / "tmax" / "report.html").read_text()

@@ -38,8 +38,11 @@ class CalibrationDrift:
         return not self.low <= self.ratio <= self.high
 
 
-def measure_drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike) -> CalibrationDrift:
-    """Compare errors with their error bars over a row of times; ``pit``, ``times``, ``cells`` (N,)."""
+def measure_drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike, looks: int = 1) -> CalibrationDrift:
+    """Compare errors with their error bars over a row of times; ``pit``, ``times``, ``cells`` (N,).
+
+    Of several looks at once, such as one at each variable, the probability of any false alarm is that of one.
+    """
     values, when = np.asarray(pit, dtype=np.float64), np.asarray(times, dtype=np.intp)
     count = int(when.max(initial=-1)) + 1
     if count < BATCHES:
@@ -58,7 +61,7 @@ def measure_drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike) -> Cali
     by_batch, by_cell = _variance(deviations, batch), _variance(deviations, cell)
     both = _variance(deviations, cell * BATCHES + batch, corrected=False)
     variance = max(by_cell + by_batch - both, by_cell, by_batch, 2.0 / squares.size)
-    margin = float(stdtrit(BATCHES - 1, 1.0 - 0.5 * FALSE_ALARMS)) * float(np.sqrt(variance))
+    margin = float(stdtrit(BATCHES - 1, 1.0 - 0.5 * FALSE_ALARMS / looks)) * float(np.sqrt(variance))
     low, high = np.sqrt(max(0.0, 1.0 - margin)), np.sqrt(1.0 + margin)
     return CalibrationDrift(float(np.sqrt(mean)), float(low), float(high), squares.size)
 
