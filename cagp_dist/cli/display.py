@@ -44,6 +44,7 @@ WIDTH_LEVEL = 0.9  # The level of the error bars whose width is shown
 _NUMBERS = {
     "lengthscale": (False, "chord on the unit sphere"),
     "time_lengthscale_hours": (False, "in time"),
+    "depth_lengthscale": (False, "in depth"),
     "variance": (True, "of the field about its mean"),
     "noise_variance": (True, "of a single observation"),
 }

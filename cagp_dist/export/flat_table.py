@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.export.groups import GRIDDED, POINT, REGIONAL, kind_of
+from cagp_dist.kernels import DEPTH
 from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.group_dataset import AXES, own_dims
 from cagp_dist.store.published_variables import REGION, STATION_NAME
@@ -26,7 +27,8 @@ def write_csv(group: xr.Dataset, path: Path) -> Path:
     regional = kind_of(group) == REGIONAL
     axes = own_dims(AXES, group.coords)
     places = {GRIDDED: axes, REGIONAL: (REGION,)}.get(kind_of(group), (POINT,))
-    where = (REGION,) if regional else axes
+    deep = (DEPTH,) if DEPTH in group.coords and group[DEPTH].dims == (POINT,) else ()
+    where = (REGION,) if regional else (*axes, *deep)
     named = [STATION_NAME] if STATION_NAME in group.coords else []
     varying = [str(name) for name in group.data_vars if set(places) <= set(group[name].dims)]
     names = named + [name for name in varying if set(group[name].dims) <= {"time", *places}]

@@ -11,6 +11,7 @@ import xarray as xr
 
 from cagp_dist.errors import StoreError
 from cagp_dist.geometry import cell_edges
+from cagp_dist.kernels import DEPTH
 from cagp_dist.store.georeference import PREFIXES
 from cagp_dist.store.group_dataset import AXES, own_dims, root_attributes
 from cagp_dist.store.published_variables import QUANTILE_LEVEL, REGION
@@ -58,20 +59,26 @@ def open_for_export(run: Path, name: str) -> Iterator[xr.Dataset]:
 
 
 def by_level(group: xr.Dataset) -> xr.Dataset:
-    """Make a variable of each quantile, ``t2m_quantile_0.95``, for formats without such a dimension."""
-    if QUANTILE_LEVEL not in group.dims:
+    """Make a variable of each quantile, ``t2m_quantile_0.95``, for formats without such a dimension.
+
+    Likewise of each depth, ``thetao_mean_at_50``.
+    """
+    return _apart(_apart(group, QUANTILE_LEVEL, "", "of level"), DEPTH, "at_", "at a depth of")
+
+
+def _apart(group: xr.Dataset, dim: str, mark: str, said_of: str) -> xr.Dataset:
+    """Make a variable of each value along a dimension, if the group has it."""
+    if dim not in group.dims:
         return group
-    levels = group[QUANTILE_LEVEL].values
-    for name in [str(key) for key, variable in group.data_vars.items() if QUANTILE_LEVEL in variable.dims]:
+    levels, units = group[dim].values, str(group[dim].attrs.get("units", "")).removeprefix("1")
+    for name in [str(key) for key, variable in group.data_vars.items() if dim in variable.dims]:
         for index, level in enumerate(levels):
-            of_level = group[name].isel({QUANTILE_LEVEL: index}, drop=True)
-            said = {
-                **of_level.attrs,
-                "long_name": f"{of_level.attrs.get('long_name', name)} of level {level:g}",
-            }
-            group = group.assign({f"{name}_{level:g}": of_level.assign_attrs(said)})
+            of_level = group[name].isel({dim: index}, drop=True)
+            long_name = f"{of_level.attrs.get('long_name', name)} {said_of} {level:g} {units}".strip()
+            said = {**of_level.attrs, "long_name": long_name}
+            group = group.assign({f"{name}_{mark}{level:g}": of_level.assign_attrs(said)})
         group = group.drop_vars(name)
-    return group.drop_vars(QUANTILE_LEVEL)
+    return group.drop_vars(dim)
 
 
 def _attributes(name: str, group: xr.Dataset, root: dict[str, object]) -> dict[str, object]:

@@ -17,6 +17,7 @@ from cagp_dist.fields.column_roles import check_of_fields, in_roles
 from cagp_dist.fields.files.damage import check_axis, check_jumps
 from cagp_dist.fields.gridded import (
     LABEL,
+    NAMED,
     PLACE,
     Gridded,
     check_finite,
@@ -30,7 +31,7 @@ from cagp_dist.fields.gridded import (
     places_once,
     times_of,
 )
-from cagp_dist.fields.points import Points, joined_points, points_in, table_of
+from cagp_dist.fields.points import Points, joined_points, points_in, table_of, with_rows_of_depths
 from cagp_dist.fields.selection import (
     EVERYTHING,
     GapPolicy,
@@ -44,8 +45,8 @@ from cagp_dist.fields.selection import (
     the_time,
     time_positions,
 )
-from cagp_dist.fields.tables import codes_of
-from cagp_dist.kernels import VARIABLE
+from cagp_dist.fields.tables import Depths, codes_of
+from cagp_dist.kernels import DEPTH, VARIABLE
 from cagp_dist.pipeline import Observations
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.store.batches import marked, preliminary_times, still_preliminary
@@ -132,10 +133,11 @@ def canonical(*datasets: xr.Dataset, selection: Selection = EVERYTHING) -> xr.Da
 def points_of(datasets: Sequence[xr.Dataset], selection: Selection) -> Points | None:
     """Take a variable as points, each with a place of its own; None where it is one of fields."""
     variable, holders = selection.variable, _holders(datasets, selection)
-    found = [
-        points_in(each, _name(each, variable), asked=selection.asked, missing=selection.missing)
-        for each in holders
-    ]
+    found = []
+    for each in holders:
+        name = _name(each, variable)
+        rows = with_rows_of_depths(each, name, selection)
+        found.append(points_in(rows, name, asked=selection.asked, missing=selection.missing))
     points = [each for each in found if each is not None]
     if points and len(points) < len(found):
         raise DataError(f"{variable!r} has fields and points; expected one of them.", key="parts")
@@ -431,6 +433,8 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> O
     if field[variable.name].dims == ("time", PLACE):
         noise_std, names = field.coords.get("noise_std"), field.coords.get(STATION_NAME)
         beside = {axis: codes for axis, (codes, _) in labels_of(field).items()}
+        if (depths := depths_of(field)) is not None:
+            beside[DEPTH] = depths.values
         if several := [each.name for each in variables_of(field)]:
             beside[VARIABLE] = np.argmax(field[VARIABLE].values[:, None] == np.array(several), axis=1) * 1.0
         found = Observations.from_points(
@@ -472,6 +476,13 @@ def labels_of(field: xr.Dataset) -> dict[str, tuple[Array, tuple[str, ...]]]:
             names = tuple(sorted({*texts} - {""}))
             found[str(name)] = codes_of(texts, names), names
     return found
+
+
+def depths_of(field: xr.Dataset) -> Depths | None:
+    """Depths of the points of a canonical field, where they have some, as their column says them."""
+    if (held := field.coords.get(DEPTH)) is None:
+        return None
+    return Depths(held.values, str(held.attrs[NAMED]), str(held.attrs.get("units", "")))
 
 
 def space_of(field: xr.Dataset) -> Space:

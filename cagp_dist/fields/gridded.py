@@ -33,6 +33,7 @@ from cagp_dist.variables import variable_named
 
 SELECTED = "cagp_selected"  # attribute of a variable: what was selected of it, in words, by its decoder
 PLACE = "point"  # dimension of places without axes, where results name it
+NAMED = "column"  # attribute of depths of points: name of the column that has them
 LABEL = {"role": "label"}  # attributes of coordinates of points that say who has made an observation
 OF_GROUP = "cagp_group"  # attribute of a dataset that is one of several groups
 GROUP = "group"  # what a group of NetCDF or a node of a tree is chosen by

@@ -20,7 +20,6 @@ from cagp_dist.fields.gridded import (
     GROUP,
     Gridded,
     check_finite,
-    check_fits,
     chosen_variable,
     grid_once,
     laid_out,
@@ -33,7 +32,7 @@ from cagp_dist.fields.gridded import (
 from cagp_dist.fields.groups import dataset_of
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.named_sources import is_source, open_named
-from cagp_dist.fields.points import points_in, table_of
+from cagp_dist.fields.points import points_in, table_of, with_rows_of_depths
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import (
@@ -204,17 +203,14 @@ def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool)
     if is_source(source):
         source = open_named(source, wanted)
         known = "noise_std" if "noise_std" in source.coords else None  # of points
-        wanted = Selection(noise_std=known, static=wanted.static)
+        columns = {DEPTH: DEPTH} if DEPTH in wanted.columns else {}
+        wanted = Selection(noise_std=known, static=wanted.static, columns=columns)
     if isinstance(source, str) and source.startswith("table:"):
         source = source.removeprefix("table:")
     if not isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
         return _from_table(read_rows(source, wanted), noise, wanted.crs, in_time=in_time)
     data, name = _dataset(source, wanted)
-    if wanted.columns.get(DEPTH) in data[name].dims:  # profiles, or fields on levels: a row for each value
-        check_fits(data[name], data[name].size * len(data.variables))
-        beside = {*wanted.static, *wanted.labels, wanted.noise_std, "noise_std"}
-        own = [key for key, held in data.data_vars.items() if key == name or (key in beside and held.ndim)]
-        data = data[own].stack({ROW: data[name].dims}, create_index=False)
+    data = with_rows_of_depths(data, name, wanted)
     points = points_in(data, name, asked=wanted.asked, missing=wanted.missing)
     if points is None:
         check_of_fields(wanted.columns, wanted.labels, name)

@@ -21,6 +21,7 @@ from cagp_dist.fields.missing import observations, unpacked
 from cagp_dist.fields.selection import ANYWHERE, Asked, Selection
 from cagp_dist.fields.tables import Column, Table, read_rows
 from cagp_dist.fields.zones import zone_of
+from cagp_dist.kernels import DEPTH, ROW
 from cagp_dist.space import CRSLike, Plane
 from cagp_dist.space.systems import same_system, variables_of
 from cagp_dist.text import counted
@@ -120,6 +121,16 @@ def _is_one_of_several(clock: Clock, columns: Mapping[str, NDArray[Any]]) -> boo
     """Whether other columns say when as well, and no attribute tells which: a table compares them."""
     told = {"standard_name", "axis"} & {*clock.axis.attrs}
     return not told and sum(role_of(name) is Role.TIME for name in columns) > 1
+
+
+def with_rows_of_depths(given: xr.Dataset, name: str, selection: Selection) -> xr.Dataset:
+    """Give profiles, or fields on levels, a row for each value, where the depth is a dimension of them."""
+    if selection.columns.get(DEPTH) not in given[name].dims:
+        return given
+    check_fits(given[name], given[name].size * len(given.variables))
+    beside = {*selection.static, *selection.labels, selection.noise_std, "noise_std"}
+    own = [key for key, held in given.data_vars.items() if key == name or (key in beside and held.ndim)]
+    return given[own].stack({ROW: given[name].dims}, create_index=False)
 
 
 def table_of(points: Points, selection: Selection) -> Table:

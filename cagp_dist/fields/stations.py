@@ -13,7 +13,7 @@ import xarray as xr
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.fields.gridded import LABEL, PLACE
+from cagp_dist.fields.gridded import LABEL, NAMED, PLACE
 from cagp_dist.fields.points import Points, table_of
 from cagp_dist.fields.selection import (
     Selection,
@@ -25,8 +25,9 @@ from cagp_dist.fields.selection import (
     time_positions,
 )
 from cagp_dist.fields.tables import MeasuredFields, Table, by_time_and_place, read_rows
+from cagp_dist.kernels import DEPTH
 from cagp_dist.space import CRSLike
-from cagp_dist.store.published_variables import STATION_NAME
+from cagp_dist.store.published_variables import STATION_NAME, about_depth
 from cagp_dist.variables import Variable, describe_variable, range_error
 
 
@@ -70,6 +71,8 @@ def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -
         called = np.array([*names, ""])  # what has no name has an integer after theirs
         codes = np.minimum(fields.static[axis].astype(np.intp), len(names))
         coordinates[axis] = (PLACE, called[codes], LABEL)
+    if (deep := fields.depths) is not None:
+        coordinates[DEPTH] = (PLACE, deep.values, {NAMED: deep.name, **about_depth(deep.units)})
     return xr.Dataset(
         {variable.name: (("time", PLACE), values, variable.attributes())},
         coords={"time": ("time", fields.times), **coordinates},

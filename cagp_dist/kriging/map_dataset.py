@@ -15,7 +15,7 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.gram.targets import joined_targets
 from cagp_dist.kernels import DEPTH, VARIABLE
 from cagp_dist.kriging.at_times import ABOUT
-from cagp_dist.kriging.map_targets import MapTargets, about_depth, of_places
+from cagp_dist.kriging.map_targets import MapTargets, of_places
 from cagp_dist.means import RegionalLinear, WithCovariates
 from cagp_dist.pipeline import FitResult
 from cagp_dist.pipeline.background import Background
@@ -29,7 +29,7 @@ from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_samples import Draws
 from cagp_dist.pipeline.task import Result
 from cagp_dist.space.sphere import one_or_all
-from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED
+from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED, about_depth
 from cagp_dist.text import bytes_text
 from cagp_dist.versions import version
 

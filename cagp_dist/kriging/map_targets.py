@@ -17,7 +17,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal, located, on_plane
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.observed_objects import ObservedObject, check_pairs
-from cagp_dist.fields.tables import TableLike, is_table, read_places
+from cagp_dist.fields.tables import TableLike, check_depth_units, is_table, read_places
 from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.kernels import DEPTH
 from cagp_dist.latlon import LatLonGrid
@@ -25,7 +25,7 @@ from cagp_dist.pipeline.map_cells import MapCells, tiled
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, Region, Space, moved
-from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
+from cagp_dist.store.published_variables import COORDINATES, STATION_NAME, about_depth
 from cagp_dist.variables import bare
 
 Kind: TypeAlias = Literal["grid", "cells"]
@@ -120,13 +120,7 @@ def find_targets(to: To, observed: ObservedObject) -> MapTargets:
         found = _at_given(found, given, known.units)
     if found.depths is None:
         return found
-    units = found.coordinates[DEPTH].attrs.get("units", "")
-    if units and known.units and units != known.units:
-        raise ArgumentError(
-            f"the depths of the targets are in {units!r}, and those of the observations in {known.units!r}; "
-            "expected one unit.",
-            key="depth-units",
-        )
+    check_depth_units(found.coordinates[DEPTH].attrs.get("units", ""), known.units)
     only = float(known.values[0])
     if DEPTH not in observed.points.beside and (found.depths != only).any():
         raise ArgumentError(
@@ -157,11 +151,6 @@ def _at_given(found: MapTargets, given: xr.DataArray, units: str) -> MapTargets:
         f"{', '.join(found.dims)}.",
         key="depth-of-targets",
     )
-
-
-def about_depth(units: str) -> dict[str, str]:
-    """Give CF attributes of depths."""
-    return {"long_name": "depth", "positive": "down", "axis": "Z"} | ({"units": units} if units else {})
 
 
 def _places_of(to: To, observed: ObservedObject) -> MapTargets:

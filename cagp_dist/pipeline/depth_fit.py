@@ -12,7 +12,18 @@ import numpy as np
 
 from cagp_dist.arrays import Indices
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.kernels import DEPTH, FITTED, SPACE, Along, Family, Matern12, Matern32, Product, chosen_by
+from cagp_dist.kernels import (
+    AUTO,
+    DEPTH,
+    FITTED,
+    SPACE,
+    Along,
+    Family,
+    Matern12,
+    Matern32,
+    Product,
+    chosen_by,
+)
 from cagp_dist.likelihood.fit_result import FitResult
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of, start_of, usable
 from cagp_dist.likelihood.observed import spread_cells
@@ -51,7 +62,7 @@ def fit_in_depth(observed: Observations, asked: ModelSettings, work: FitWork) ->
             begun = [model for own, model in found if own == way] or [model for _, model in found]
             start = start_of(_result(begun[0])) if begun else None
             try:
-                found.append((way, fitted(in_depth(space)[way], some, start)))
+                found.append((way, fitted(ways_in_depth(space)[asked.in_depth][way], some, start)))
             except NumericalError:  # its matrices are too smooth for this noise
                 if not found:
                     raise
@@ -60,7 +71,7 @@ def fit_in_depth(observed: Observations, asked: ModelSettings, work: FitWork) ->
         those = [each for each in found if usable(_result(each[1]))] or found
         return max(those, key=lambda each: likelihood_of(_result(each[1])))
 
-    compare(first, range(len(in_depth(first))))
+    compare(first, range(len(ways_in_depth(first)[asked.in_depth])))
     best = likeliest()[0]
     for space in others:
         compare(space, (best,))
@@ -71,12 +82,14 @@ def fit_in_depth(observed: Observations, asked: ModelSettings, work: FitWork) ->
     return fitted(family, there, start_of(_result(model)))
 
 
-def in_depth(space: Family) -> tuple[Family, ...]:
-    """Give the kernels of space and depth that go with one of space: metric, and products."""
-    products = (
-        cast("Product", space(1.0, 1.0) * depth(1.0, axis=DEPTH)).family for depth in (Matern12, Matern32)
-    )
-    return Along(space, (SPACE, DEPTH)), *products
+def ways_in_depth(space: Family) -> dict[str, tuple[Family, ...]]:
+    """Give the kernels of space and depth that go with one of space by their names: metric, and products."""
+    products: dict[str, Family] = {
+        name: cast("Product", space(1.0, 1.0) * depth(1.0, axis=DEPTH)).family
+        for name, depth in (("matern12", Matern12), ("matern32", Matern32))
+    }
+    found: dict[str, Family] = {"metric": Along(space, (SPACE, DEPTH)), **products}
+    return {AUTO: (*found.values(),), **{name: (own,) for name, own in found.items()}}
 
 
 def _whole_profiles(observed: Observations, places: Indices) -> Indices:

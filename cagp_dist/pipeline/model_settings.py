@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from cagp_dist.kernels import Family, Kernel, Matern, Matern12, Matern32
+from cagp_dist.kernels import AUTO, Family, Kernel, Matern, Matern12, Matern32
 from cagp_dist.likelihood.ellipses import AnisotropyLike
 from cagp_dist.likelihood.exact.integrated import Hyperparameters
 from cagp_dist.likelihood.fit_result import FitProgress
@@ -36,6 +36,7 @@ class ModelSettings:
     labels: Labels = NO_LABELS  # what the labels of observations are
     hyperparameters: Hyperparameters = "plug-in"
     obstacle: str | None = None  # why numbers are not integrated over, for people
+    in_depth: str = AUTO  # which kernel in depth: one by its name, or the likeliest
     in_time: Sequence[Family | None] = COMPARED_IN_TIME  # kernels in time that are compared
 
 

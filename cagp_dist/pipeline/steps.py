@@ -125,7 +125,8 @@ def fit_folds(task: Task, model: FittedModel, execution: Execution) -> tuple[Fit
     """
     if not task.fits_folds:
         return ()
-    many = task.observations.in_time or bool(task.model.labels.variables)
+    several = bool(task.model.labels.variables) or DEPTH in task.observations.beside
+    many = task.observations.in_time or several
     fits = fits_of_folds(task.split.observed.size, task.folds, many_numbers=many)
     groups = np.array_split(np.arange(task.folds), fits)
     found: list[FittedModel] = []
@@ -139,7 +140,7 @@ def fit_folds(task: Task, model: FittedModel, execution: Execution) -> tuple[Fit
 def fits_of_folds(places: int, folds: int, *, many_numbers: bool) -> int:
     """Give the number of fits for the folds of so many places; see `fit_folds`.
 
-    Kernels of space and time, and of several variables, have many numbers, whose fits take long.
+    Kernels of space and time or depth, and of several variables, have many numbers, whose fits take long.
     """
     return folds if places <= FEW_PLACES and not many_numbers else 2
 

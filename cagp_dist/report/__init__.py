@@ -26,8 +26,8 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     ``strata`` and ``convergence`` lie beside it; ``computational`` where the solver left something undone,
     ``scale`` where error bars have a local one, ``biases`` where observations share errors, ``times`` and
     ``regions`` for a run of several times. Writing it again replaces each file whole: two processes that do
-    so at once leave the same. Of several variables the first is there, and each other one in a folder of its
-    name, to which the page has a link.
+    so at once leave the same. Of several variables or depths the first is there, and each other one in a
+    folder of its name, to which the page has a link.
 
     Parameters
     ----------
@@ -55,6 +55,7 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     """
     from cagp_dist.cartography.chart_style import drawing_style
     from cagp_dist.report.published import read_run
+    from cagp_dist.report.wording import page_of
 
     path = Path(run_path)
     target = Path(directory) if directory is not None else report_page(path).parent
@@ -64,6 +65,8 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
         run = read_run(path)
         for name in run.variables[1:]:
             _write(path, read_run(path, name), target / name)
+        for depth, name in enumerate(run.depths[1:], start=1):
+            _write(path, read_run(path, depth=depth), target / page_of(name))
         return _write(path, run, target)
 
 

@@ -79,7 +79,7 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
     spread: dict[str, list[Array]] = {name: [] for name in ("mean", *first)}
     differing: set[str] = set()
     every = max(1, run.grid.std.size * len(run.times) // MOST_SAMPLED)
-    for fine, grid in each_map(path, run.variable):
+    for fine, grid in each_map(path, run.variable, depth=run.depth):
         means.append(
             resample(fine, shown_mean(run, fine.mean), longitude, latitude, around=frame.around).astype(
                 np.float32
@@ -93,7 +93,7 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
     pictures = {"mean": means}
     for name in first:
         if name in differing:
-            grids = (grid for _, grid in each_map(path, run.variable))
+            grids = (grid for _, grid in each_map(path, run.variable, depth=run.depth))
             rasters = (
                 resample(grid, _errors(grid)[name], longitude, latitude, around=frame.around)
                 for grid in grids

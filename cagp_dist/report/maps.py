@@ -12,7 +12,7 @@ from cagp_dist.cartography.colour_scale import DIFFERENCES, ERROR_BARS, FIELD, C
 from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells, frame_of_plane
 from cagp_dist.report.drawing import WIDTH_INCHES, Drawing, title
 from cagp_dist.report.published import MeanMap, PublishedRun, TestPoints
-from cagp_dist.report.wording import when
+from cagp_dist.report.wording import at_depth, when
 from cagp_dist.variables.units import spoken
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def draw_maps(
     ``scales`` are those of all times; ``varying`` says which error bars are not one map for all of these.
     """
     points, grid, frame = run.points, run.grid, map_frame(run)
-    stamp = when(run.times[0])
+    stamp = f"{when(run.times[0])}{at_depth(run)}"
     where = "at the test points" if not grid else "means over cells" if grid.of_cells else "on the map grid"
     mean, std = (grid.mean, grid.std) if grid else (points.mean[0], points.std[0])
     unfinished = grid.computational_std if grid else points.computational_std
@@ -116,6 +116,7 @@ def draw_maps(
         subtitle = f"{unfinished_stamp}, {where}, at most"
         drawings.append(drawn("computational", here, heading, subtitle, said, grid, points))
     drawings += _scale_map(run, frame, stamp)
+    stamp = when(run.times[0])  # of all depths
     subtitle = f"{stamp}, at {residual.size:,} test points the solver did not see"
     said = (
         f"Map of observed minus predicted {noun} at the test points, {stamp}: "

@@ -17,7 +17,9 @@ from cagp_dist.report.wording import (
     COVERAGE_WORDS,
     NOT_EXACTLY_CALIBRATED,
     SIMULATION_WORDS,
+    at_depth,
     computed,
+    page_of,
     percent,
     reading,
     signed_amount,
@@ -57,9 +59,9 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
     return fill(
         "page",
         scripts=("player.js", "times.js") if every_time is not None else (),
-        title=f"{run.variable.heading}, {when_all(run.times)}",
+        title=f"{run.variable.heading}, {when_all(run.times)}{at_depth(run)}",
         lede=_lede(run),
-        others=_other_variables(run),
+        others=_other_pages(run),
         figures=_captioned(run, figures),
         tiles=_tiles(run),
         pills=_pills(run),
@@ -90,12 +92,16 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
     )
 
 
-def _other_variables(run: PublishedRun) -> list[tuple[str, str]]:
-    """Names of the other variables of the run, and where the pages of these are from this one."""
-    back = "" if run.variables[:1] == (run.variable.name,) else "../"
-    folders = [f"{name}/" if at else "" for at, name in enumerate(run.variables)]
-    pages = zip(run.variables, folders, strict=True)
-    return [(name, f"{back}{folder}report.html") for name, folder in pages if name != run.variable.name]
+def _other_pages(run: PublishedRun) -> tuple[str, list[tuple[str, str]]] | None:
+    """Give the names of other variables or depths of the run, and where their pages are from this one."""
+    what, names, own = "variables", run.variables, run.variable.name
+    if len(run.depths) > 1:
+        what, names, own = "depths", run.depths, run.depths[run.depth]
+    back = "" if names[:1] == (own,) else "../"
+    folders = [f"{page_of(name)}/" if at else "" for at, name in enumerate(names)]
+    pages = zip(names, folders, strict=True)
+    found = [(name, f"{back}{folder}report.html") for name, folder in pages if name != own]
+    return (what, found) if found else None
 
 
 def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Figure]:

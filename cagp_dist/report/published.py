@@ -12,6 +12,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Times
 from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
 from cagp_dist.errors import StoreError
+from cagp_dist.kernels import DEPTH
 from cagp_dist.report.by_stratum import ByStratum, by_stratum_of
 from cagp_dist.report.run_reader import OpenGroup, open_published_group
 from cagp_dist.space import SPHERE, Plane, Space
@@ -216,6 +217,8 @@ class PublishedRun:
     attributes: Attributes
     variable: Variable = T2M
     variables: tuple[str, ...] = ()  # of the run, where there are several
+    depths: tuple[str, ...] = ()  # of its map, with their unit; none where it has none
+    depth: int = 0  # which of these the map is at
     fine: MeanMap | None = None  # where the mean has a finer map than the error bars
     places: PublishedPlaces | None = None
     simulation: Simulation | None = None
@@ -234,8 +237,8 @@ class PublishedRun:
         return self.attributes.text("solver_calibration") or said
 
 
-def read_run(path: Path, variable_name: str | None = None) -> PublishedRun:
-    """Read a published run; of the maps, the first time alone. Of several variables, the first or one."""
+def read_run(path: Path, variable_name: str | None = None, *, depth: int = 0) -> PublishedRun:
+    """Read a published run; of the maps, the first time alone, at one depth. Of several variables, one."""
     if not (path / "zarr.json").is_file():
         raise StoreError(
             f"there is no published run at {path}; expected a Zarr store OUT/runs/<run_key>.zarr. "
@@ -276,7 +279,12 @@ def read_run(path: Path, variable_name: str | None = None) -> PublishedRun:
         if not (path / name).is_dir() or not (path / beside).is_dir():
             return None
         with open_published_group(path, name, variable) as group:
-            return read(group.at(**at))
+            return read(_at_depth(group, depth).at(**at))
+
+    depths: tuple[str, ...] = ()
+    if (path / "map").is_dir():
+        with open_published_group(path, "map", variable) as maps:
+            depths = _depths_of(maps)
 
     return PublishedRun(
         key=attributes.text("run_key") or path.stem,
@@ -289,6 +297,8 @@ def read_run(path: Path, variable_name: str | None = None) -> PublishedRun:
         attributes=attributes,
         variable=variable,
         variables=names,
+        depths=depths,
+        depth=depth,
         fine=optional("map", _mean_of, beside="map_std", time=0),
         places=optional("targets", _places_of, time=0),
         simulation=optional("simulation", _simulation_of),
@@ -298,16 +308,29 @@ def read_run(path: Path, variable_name: str | None = None) -> PublishedRun:
     )
 
 
-def each_map(path: Path, variable: Variable) -> Iterator[tuple[MeanMap, Grid]]:
-    """Read the maps of all times, one after the other; raises as `read_run`."""
+def each_map(path: Path, variable: Variable, *, depth: int = 0) -> Iterator[tuple[MeanMap, Grid]]:
+    """Read the maps of all times at one depth, one after the other; raises as `read_run`."""
     with_errors = "map_std" if (path / "map_std").is_dir() else "map"
     with (
         open_published_group(path, "map", variable) as fine,
         open_published_group(path, with_errors, variable) as fields,
     ):
         for index in range(fields.dataset.sizes["time"]):
-            grid = _map_of(fields.at(time=index))
+            grid = _map_of(_at_depth(fields, depth).at(time=index))
             yield grid if with_errors == "map" else _mean_of(fine.at(time=index)), grid
+
+
+def _at_depth(group: OpenGroup, depth: int) -> OpenGroup:
+    """Take one depth of a map that has several."""
+    return group.at(depth=depth) if DEPTH in group.dataset.dims else group
+
+
+def _depths_of(group: OpenGroup) -> tuple[str, ...]:
+    """Depths of a map, as they are said."""
+    if DEPTH not in group.dataset.coords:
+        return ()
+    held = group.dataset[DEPTH]
+    return tuple(f"{value:g} {held.attrs.get('units', '')}".strip() for value in np.atleast_1d(held.values))
 
 
 def _space_of(group: OpenGroup) -> Space:

@@ -21,6 +21,7 @@ _VERSION = re.compile(r"\d+(\.\w+)+")
 _UNITS = {
     "lengthscale": "of the Earth's radius, {kilometres:,.0f} km",
     "time_lengthscale_hours": "in time",
+    "depth_lengthscale": "in depth",
     "variance": "{squared}of the field about its mean",
     "noise_variance": "{squared}of one observation; in a reanalysis mostly variation between the points",
 }

@@ -16,6 +16,7 @@ from cagp_dist.cartography.colour_scale import FIELD, ColourScale, scale_of
 from cagp_dist.cartography.frame import Frame, PlaneFrame, coastlines, frame_of, frame_of_plane
 from cagp_dist.cartography.raster import resample
 from cagp_dist.errors import StoreError
+from cagp_dist.kernels import DEPTH
 from cagp_dist.report.published import MeanMap
 from cagp_dist.store.group_dataset import AXES, own_dims
 from cagp_dist.store.zarr_arrays import open_group
@@ -115,7 +116,7 @@ def _picture(group: xr.Dataset) -> Picture | None:
     if not means:
         return None
     variable = group[means[0]]
-    first = variable.isel(time=0) if "time" in variable.dims else variable
+    first = variable.isel({dim: 0 for dim in ("time", DEPTH) if dim in variable.dims})
     name, units = str(means[0]).removesuffix("_mean"), str(variable.attrs.get("units", ""))
     axes = own_dims(AXES, group.coords)
     latitude, longitude = (np.asarray(group[axis].values) for axis in axes)

@@ -1,5 +1,7 @@
 """Words and numbers of the report: times, shares, and what a histogram says about the error bars."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,6 +9,9 @@ from cagp_dist.calibration.verification.pit import Histogram
 from cagp_dist.solvers.status import Status
 from cagp_dist.text import counted
 from cagp_dist.variables.units import symbol
+
+if TYPE_CHECKING:
+    from cagp_dist.report.published import PublishedRun
 
 # Spelled out here because strftime follows the locale of whoever runs it
 MONTHS = (
@@ -51,6 +56,16 @@ NOT_EXACTLY_CALIBRATED = {
     "conservative": "If the prior is right, the error bars of this solver are never too narrow, but they may "
     "be too wide.",
 }
+
+
+def page_of(name: str) -> str:
+    """Folder of the page of another variable or depth, "200 dbar"."""
+    return name.replace(" ", "-").replace("/", "-")
+
+
+def at_depth(run: "PublishedRun") -> str:
+    """Say at which depth the map of a run is; empty where it has none."""
+    return f", at a depth of {run.depths[run.depth]}" if run.depths else ""
 
 
 def when(time: np.datetime64) -> str:

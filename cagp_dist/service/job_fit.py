@@ -15,7 +15,7 @@ import numpy as np
 from cagp_dist.errors import DataError
 from cagp_dist.factors import Directional
 from cagp_dist.gram.ring_filter import RingFilter
-from cagp_dist.kernels import Family, Kernel, chosen_by, name_of
+from cagp_dist.kernels import DEPTH, TIME, Family, Kernel, chosen_by, name_of
 from cagp_dist.pipeline import (
     NAMES,
     FitProgress,
@@ -41,7 +41,7 @@ from cagp_dist.text import counted
 
 T = TypeVar("T")
 
-HOURS = "time_lengthscale_hours"
+HOURS, OF_DEPTH = "time_lengthscale_hours", "depth_lengthscale"
 LEVEL = 0.95  # Of the intervals that are shown of the numbers
 FEWEST_TIMES = 2  # To which a kernel in time is fitted
 Z_OF_LEVEL = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
@@ -91,7 +91,7 @@ class FittedPrior:
         of_all = (*each(errors.lengthscale), *each(errors.variance), errors.noise_variance)
         spread = [of_all[place] for place in self._places]
         spread[1:1] = hours
-        own = (NAMES[0], HOURS) if self.prior.kernel.of_space_and_time else (NAMES[0],)
+        own = (NAMES[0], *_beside(self.prior.kernel))
         of_parts = [f"_{part}" for part in range(1, parts + 1)] if parts > 1 else [""]
         names = [f"{name}{part}" for group in (own, (NAMES[1],)) for part in of_parts for name in group]
         return list(zip([*names, NAMES[2]], prior_numbers(self.prior), spread, strict=True))
@@ -228,6 +228,10 @@ def numbers_of(model: FittedModel) -> Prior:
 def kernel_keys(kernel: Kernel) -> dict[str, str | dict[str, float]]:
     """Write a kernel without its numbers as the keys of a job file do."""
     parts = kernel.parts
+    if _beside(kernel) == (OF_DEPTH,):
+        space, *deep = [getattr(factor.family, "kernel", factor.family) for factor in parts[0].factors]
+        way = name_of(cast("Family", deep[0])(1.0)) if deep else "metric"
+        return {"kernel": name_of(cast("Family", space)(1.0)), "depth_kernel": way}
     if isinstance(kernel, Directional):
         shape = {"ratio": kernel.ratio, "azimuth_degrees": kernel.azimuth_degrees}
         return {"kernel": name_of(kernel), "anisotropy": shape}
@@ -240,6 +244,12 @@ def kernel_keys(kernel: Kernel) -> dict[str, str | dict[str, float]]:
     return {"kernel": name_of(in_space), "time_kernel": names[cast("Family | None", in_time)]}
 
 
+def _beside(kernel: Kernel) -> tuple[str, ...]:
+    """Key of the lengthscale that each part of a kernel has beside that in space, if it has one."""
+    axes = () if kernel.layout is None else kernel.layout.axes
+    return tuple(name for axis, name in ((TIME, HOURS), (DEPTH, OF_DEPTH)) if axis in axes)
+
+
 def prior_numbers(prior: Prior) -> list[float]:
     """All numbers of a prior in the order of `Numbering`: lengthscales, variances and the noise variance."""
     parts = prior.kernel.parts
@@ -249,11 +259,12 @@ def prior_numbers(prior: Prior) -> list[float]:
 
 def by_name(prior: Prior, numbers: Sequence[T]) -> dict[str, T | list[T]]:
     """Numbers in the order of `prior_numbers` by the keys of the job file: of a sum, lists of all parts."""
-    own = 2 if prior.kernel.of_space_and_time else 1  # lengthscales of a part: one may be in time
+    beside = _beside(prior.kernel)
+    own = 1 + len(beside)  # lengthscales of a part: one may be in time or depth
     ends = own * len(prior.kernel.parts)
     found = {NAMES[0]: list(numbers[:ends:own]), NAMES[1]: list(numbers[ends:-1])}
-    if own == 2:
-        found[HOURS] = list(numbers[1:ends:own])
+    for name in beside:
+        found[name] = list(numbers[1:ends:own])
     named: dict[str, T | list[T]] = {key: of[0] if len(of) == 1 else of for key, of in found.items()}
     return {**named, NAMES[2]: numbers[-1]}
 

@@ -199,7 +199,7 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
     table = job.prior
     often = 1
     if size.folds and table.fit_to == "observed" and not table.fit_times:
-        many = table.in_time or len(job.observations.variables) > 1
+        many = table.in_time or len(job.observations.variables) > 1 or job.observations.in_depth
         often += fits_of_folds(size.observed, size.folds, many_numbers=many)
     if table.in_time:
         values, deviating = size.joined, False
@@ -208,7 +208,7 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
             deviating = of_times.points.noise_variance is not None
         work = often * work_in_time(values, size.observed, deviating=deviating, workers=workers)
         return f"{text_of_fit(values)}, are fitted first, about {work}", work
-    labelled = bool(table.bias_by) or len(job.observations.variables) > 1
+    labelled = bool(table.bias_by) or len(job.observations.variables) > 1 or job.observations.in_depth
     text = f"the {'' if labelled else 'three '}parameters of [prior] are fitted first, to "
     sites, listed = None, table.fit_times
     if isinstance(listed, tuple):
@@ -377,7 +377,8 @@ def _size(job: Job, seen: ChosenPoints | None) -> Size:
         area = design.map.area or table.area or _GLOBE
         somewhere = design.map.model_copy(update={"area": area})
         found = cells_of(somewhere)
-        mapped = [0 if cells is None else cells.size for cells in found]
+        deep = len(design.map.depths or (0.0,))
+        mapped = [0 if cells is None else deep * cells.size for cells in found]
         samples = samples_of_map(design.map, found[0], solver)
     return Size(
         observed=design.train.count,

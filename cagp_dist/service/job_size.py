@@ -51,6 +51,7 @@ class Size:
     region_nodes: int = 0
     biases: int = 0  # groups of observations that share an error
     variables: int = 1  # of which all of these are counted
+    depths: int = 1  # of each map, whose cells are counted at each
     errors: Errors = "none"  # that correct error bars, and how many points have one
     with_errors: int = 0
 
@@ -79,6 +80,7 @@ class Size:
         if self.regions:
             places += f"{counted(self.regions, 'region')} of {self.region_nodes:,} cells, "
         several = f", each of {self.variables} variables counted" if self.variables > 1 else ""
+        several += f", cells at {self.depths} depths" if self.depths > 1 and self.mapped else ""
         return f"{counted(self.observed, 'point')} observed, {tested}, {cells}, {places}{times}{several}"
 
     @property

@@ -23,6 +23,7 @@ class Wanted:
     east: Array
     space: Space = SPHERE
     names: Names | None = None
+    depths: Array | None = None  # where the observations have some
 
     @property
     def X(self) -> Array:
@@ -32,7 +33,8 @@ class Wanted:
     def at(self, chosen: Indices) -> "Wanted":
         """Take some of them."""
         names = None if self.names is None else self.names[chosen]
-        return replace(self, north=self.north[chosen], east=self.east[chosen], names=names)
+        depths = None if self.depths is None else self.depths[chosen]
+        return replace(self, north=self.north[chosen], east=self.east[chosen], names=names, depths=depths)
 
 
 def cells_of(

@@ -145,6 +145,41 @@ def design_of_variables(points: Observations, variables: int, table: DesignTable
     )
 
 
+def design_of_profiles(points: Observations, table: DesignTable, block_size: int) -> Design:
+    """Choose places, at each of which points may have several depths: a place is held out at all of them."""
+    _, first, of = np.unique(points.positions, axis=0, return_index=True, return_inverse=True)
+    # in the order of the points, by which draws are repeated
+    appears = np.argsort(first)
+    rank = np.empty(first.size, dtype=np.intp)
+    rank[appears] = np.arange(first.size)
+    of, n = rank[of.reshape(-1)], first.size
+    there = np.zeros((points.fields, n), dtype=bool)
+    times, seen = np.nonzero(points.present)
+    there[times, of[seen]] = True
+    places = replace(points.at(first[appears]), values=np.where(there, 1.0, np.nan), beside={})
+    found = design_points(places, table=table, block_size=block_size)
+    order = np.argsort(of, kind="stable")
+    counts = np.bincount(of, minlength=n)
+    begins = np.cumsum(counts) - counts
+
+    def rows_of(chosen: Indices) -> tuple[Indices, Indices]:
+        """Points at some places, in their order, and which of these each is at."""
+        at = np.repeat(np.arange(chosen.size), counts[chosen])
+        within = np.arange(at.size) - np.repeat(np.cumsum(counts[chosen]) - counts[chosen], counts[chosen])
+        return order[begins[chosen][at] + within], at
+
+    train, _ = rows_of(found.train)
+    test, at = rows_of(found.test)
+    ascending = np.argsort(test)
+    test, at = test[ascending], at[ascending]
+    in_folds = found.in_folds
+    if in_folds is not None and in_folds.folds is not None:
+        folds = in_folds.folds[at]
+        in_folds = Split(test, test, folds, folds, in_folds.blocks)
+    weights = found.test_weights[at]
+    return replace(found, train=train, test=test, test_weights=weights / weights.mean(), in_folds=in_folds)
+
+
 def _in_folds(wanted: FoldPoints, points: Observations, chosen: Indices) -> Split:
     """Deal places to folds; sizes and counts that the job does not give suit a region that is small."""
     given = wanted.model_fields_set

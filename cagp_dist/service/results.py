@@ -1,8 +1,9 @@
 """From a solution to the groups and attributes of a published run."""
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from cagp_dist.calibration.verification.strata import (
     roughness_of,
     strata_of,
 )
+from cagp_dist.kernels import DEPTH
 from cagp_dist.pipeline import Observations, solver_name
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import INTERVAL
@@ -86,7 +88,7 @@ def _groups_of_one(prepared: PreparedJob, result: Result) -> dict[str, xr.Datase
     """Arrange the result of one variable."""
     found = _Found(prepared, result)
     points, train = prepared.points, prepared.design.train
-    observed = schema.values_group("observations", **_placed(points, train), values=points.values[:, train])
+    observed = schema.values_group("observations", **_placed(prepared, train), values=points.values[:, train])
     groups = {**_of_test_points(found), "observations": observed}
     if prepared.design.cells is not None:
         groups |= _of_maps(found, prepared.design.cells)
@@ -152,7 +154,7 @@ def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
     """Arrange what was predicted at test points, its scores, and how these came about."""
     prepared, result, solution = found.prepared, found.result, found.solution
     points, design, distributions = prepared.points, prepared.design, result.distributions
-    task, at = result.task, _placed(points, design.test)
+    task, at = result.task, _placed(prepared, design.test)
     assert task.held_out is not None
     assert result.plain is not None
     assert result.scores is not None
@@ -242,9 +244,13 @@ def roughness_of_test(values: Array, X: Array, design: Design) -> Array:
     return rough
 
 
-def _placed(points: Observations, chosen: Indices) -> dict[str, Any]:
+def _placed(prepared: PreparedJob, chosen: Indices) -> dict[str, Any]:
     """Say of what, when and where values at some points are."""
+    points = prepared.points
+    deep = {} if DEPTH not in points.beside else {"depths": points.beside[DEPTH][chosen]}
     return {
+        **deep,
+        "depth_units": prepared.depth_units,
         "times": points.times,
         "north": points.north[chosen],
         "east": points.east[chosen],
@@ -263,16 +269,21 @@ def _of_maps(found: _Found, cells: MapCells) -> dict[str, xr.Dataset]:
         mean, std, unfinished = sampled.mean, sampled.std, None
     distribution = None  # nobody observes a mean over a cell
     if not cells.nodes_per_side(spacing):
-        distribution = found.distribution_at("cells", mean, std, cells.X)
+        at = cells.X if prepared.depths is None else np.tile(cells.X, (prepared.depths.size, 1))
+        distribution = found.distribution_at("cells", mean, std, at)
+    fields = partial(_fields, cells, prepared.depths)
     group = _map_group(
         points,
         cells,
         spacing,
+        fields,
         mean=mean,
         std=std,
         noise_variance=found.result.usual_noise,
-        computational_std=None if unfinished is None else cells.fields(unfinished),
-        distribution=None if distribution is None else distribution.on_grid(cells.fields),
+        computational_std=None if unfinished is None else fields(unfinished),
+        distribution=None if distribution is None else distribution.on_grid(fields),
+        depths=prepared.depths,
+        depth_units=prepared.depth_units,
     )
     if sampled is not None:
         group.attrs |= {
@@ -282,14 +293,23 @@ def _of_maps(found: _Found, cells: MapCells) -> dict[str, xr.Dataset]:
         }
     groups = {"map" if fine is None else "map_std": group}
     if fine is not None and solution.fine_mean is not None:
-        groups["map"] = _map_group(points, fine, spacing, mean=solution.fine_mean)
+        groups["map"] = _map_group(points, fine, spacing, fine.fields, mean=solution.fine_mean)
     return groups
+
+
+def _fields(cells: MapCells, depths: Array | None, values: Array) -> Array:
+    """Values (T, d q) of cells at d depths as fields (T, d, rows, columns), else (T, rows, columns)."""
+    if depths is None:
+        return cells.fields(values)
+    own = cells.fields(values.reshape(-1, values.shape[-1] // depths.size))
+    return own.reshape(-1, depths.size, *cells.shape)
 
 
 def _map_group(
     points: Observations,
     cells: MapCells,
     spacing: float,
+    fields: Callable[[Array], Array],
     *,
     mean: Array,
     std: Array | None = None,
@@ -302,8 +322,8 @@ def _map_group(
         north=cells.north,
         east=cells.east,
         space=cells.space,
-        mean=cells.fields(mean),
-        std=None if std is None else cells.fields(std),
+        mean=fields(mean),
+        std=None if std is None else fields(std),
         variable=points.variable,
         **others,
     )
@@ -330,6 +350,8 @@ def _of_places(found: _Found, wanted: Wanted) -> xr.Dataset:
         distribution=found.distribution_at("places", mean, std, wanted.X),
         variable=found.prepared.points.variable,
         names=wanted.names,
+        depths=wanted.depths,
+        depth_units=found.prepared.depth_units,
     )
 
 

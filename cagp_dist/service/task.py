@@ -19,6 +19,7 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.factors import SameLabel
 from cagp_dist.fields.backgrounds import read_background
 from cagp_dist.fields.canonical import (
+    depths_of,
     field_variable,
     labels_of,
     observation_points,
@@ -26,11 +27,11 @@ from cagp_dist.fields.canonical import (
     variables_of,
 )
 from cagp_dist.fields.selection import parse_times
-from cagp_dist.fields.tables import read_places
+from cagp_dist.fields.tables import Depths, check_depth_units, read_places
 from cagp_dist.geometry import coinciding
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
-from cagp_dist.kernels import AUTO, KERNELS, VARIABLE, Family, Lengthscales, families_of
+from cagp_dist.kernels import AUTO, DEPTH, KERNELS, VARIABLE, Family, Lengthscales, families_of
 from cagp_dist.means import MEANS, EstimatedMean, MeanFamily, PlacedFamily, WithCovariates
 from cagp_dist.pipeline import (
     MOST_FLAT,
@@ -48,6 +49,7 @@ from cagp_dist.pipeline import (
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
+from cagp_dist.pipeline.depth_fit import ways_in_depth
 from cagp_dist.pipeline.fitted_model import ellipse_of
 from cagp_dist.pipeline.labels import NO_LABEL, Labels, check_groups, shared_errors, with_pairs
 from cagp_dist.pipeline.map_cells import MapCells
@@ -67,7 +69,7 @@ from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.prior_table import PriorNumbers
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import Wanted, samples_of_map
-from cagp_dist.service.point_roles import Design, design_of_variables, design_points
+from cagp_dist.service.point_roles import Design, design_of_profiles, design_of_variables, design_points
 from cagp_dist.space import SPHERE, Space, moved
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.store.batches import PRELIMINARY
@@ -156,6 +158,8 @@ class ChosenPoints:
         Variable, ...
     ] = ()  # where there are several: the points are those of one after the other
     carried: Carried | None = None  # the state of the previous run, where the job asks for that
+    depths: Array | None = None  # (d,) of maps, where observations have depths; of one depth it
+    depth_units: str = ""  # of these, empty where nothing is said
 
     @cached_property
     def X(self) -> Array:
@@ -185,24 +189,30 @@ class ChosenPoints:
         cells, fine = (
             None if each is None else each.inputs(spacing) for each in (design.cells, design.mean_cells)
         )
-        free = dict.fromkeys(points.beside, NO_LABEL)
+        free: dict[str, float | Array] = dict.fromkeys(points.beside, NO_LABEL)
 
-        def field_at(wanted: Array | LinearFunctionals | None) -> Array | LinearFunctionals | None:
+        def field_at(
+            wanted: Array | LinearFunctionals | None, depths: Array | None = None
+        ) -> Array | LinearFunctionals | None:
             """Give what is wanted of the field, or of one variable after the other, without shared errors."""
             if wanted is None or not self.variables:
-                return None if wanted is None else MapPoints.of(wanted).beside(free).wanted
+                at = free if depths is None or DEPTH not in free else {**free, DEPTH: depths}
+                return None if wanted is None else MapPoints.of(wanted).beside(at).wanted
             every = range(len(self.variables))
             each = [MapPoints.of(wanted).beside({**free, VARIABLE: float(label)}) for label in every]
             return joined_targets([points.wanted for points in each])
 
+        at, deep = cells, None
+        if self.depths is not None and isinstance(cells, np.ndarray):
+            at, deep = np.tile(cells, (self.depths.size, 1)), np.repeat(self.depths, len(cells))
         tested = design.test[: design.test.size // max(len(self.variables), 1)]
         held_out = field_at(points.positions[tested]) if self.variables else points.X[tested]
         found = Targets.of_kinds(
             {
                 "held out": held_out,
                 "calibration": points.X[self.calibrating],
-                "cells": None if design.samples else field_at(cells),
-                "places": None if self.wanted is None else field_at(self.wanted.X),
+                "cells": None if design.samples else field_at(at, deep),
+                "places": None if self.wanted is None else field_at(self.wanted.X, self.wanted.depths),
                 "regions": field_at(design.region_means),
                 **{
                     bias_kind(axis): shared_errors(points, axis, len(names))
@@ -237,10 +247,11 @@ class ChosenPoints:
         """Count the points."""
         design, cells, recalibration = self.design, self.design.cells, self.recalibration
         several = max(len(self.variables), 1)
+        deep = 1 if self.depths is None else self.depths.size
         return Size(
             observed=design.train.size,
             tested=design.test.size,
-            mapped=0 if cells is None else several * cells.size,
+            mapped=0 if cells is None else several * deep * cells.size,
             blank=0 if cells is None else cells.blank,
             times=self.points.times.size,
             joined=0 if self.seen is None else int(self.seen.counts(self.points.times, design.train).max()),
@@ -254,6 +265,7 @@ class ChosenPoints:
             regions=several * len(design.regions or ()),
             biases=sum(map(len, self.labels.values())),
             variables=several,
+            depths=deep,
             region_nodes=0 if design.region_means is None else several * len(design.region_means.nodes),
             errors=recalibration.errors,
             with_errors=recalibration.places,
@@ -337,6 +349,12 @@ class PreparedJob(ChosenPoints):
         kernel = model.kernel(lengthscales, each(numbers.variance))
         if (ellipse := ellipse_of(table.anisotropy, self.points)) is not None:
             kernel = ellipse.of(kernel)
+        if DEPTH in self.points.beside:
+            assert table.depth_lengthscale is not None
+            family = ways_in_depth(model.families[0])[table.depth_kernel or AUTO]
+            (lengthscale,), (variance,) = each(numbers.lengthscale), each(numbers.variance)
+            (deep,) = each(table.depth_lengthscale)
+            kernel = family[0]((float(lengthscale), float(deep)), variance)
         for axis, std in zip(table.bias_by, each(table.bias_std or ()), strict=True):
             kernel = kernel + SameLabel(std**2, axis)
         return ModelSettings(kernel, self.family, noise_variance=numbers.noise_variance)
@@ -359,6 +377,7 @@ class PreparedJob(ChosenPoints):
             hyperparameters=table.hyperparameters,
             obstacle=self._obstacle,
             in_time=in_time.get(table.time_kernel or AUTO, COMPARED_IN_TIME),
+            in_depth=table.depth_kernel or AUTO,
             labels=Labels(
                 tuple(self.labels),
                 tuple(variable.name for variable in self.variables),
@@ -513,12 +532,24 @@ def prepare_job(
         chosen.seen,
         chosen.labels,
         chosen.variables,
+        depths=chosen.depths,
+        depth_units=chosen.depth_units,
         job=job,
         family=family,
         provenance=provenance,
-        fit_points=None if fit_field is None else _known_points(job, fit_field, family),
+        fit_points=None if fit_field is None else _fit_points(job, fit_field, family, points, field),
         carried=carried,
     )
+
+
+def _fit_points(
+    job: Job, fit_field: xr.Dataset, family: JobMean, points: Observations, field: xr.Dataset
+) -> Observations:
+    """Observations of the times of a fit; at one depth, where those of the job are all at one."""
+    found, deep = _known_points(job, fit_field, family), depths_of(field)
+    if deep is None or DEPTH in points.beside:
+        return found
+    return replace(found.keep(found.beside[DEPTH] == deep.values[0]), beside={})
 
 
 def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> JobMean:
@@ -576,13 +607,14 @@ def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) 
 def places_of_fit(prepared: PreparedJob) -> Indices:
     """Places of the field of other times that its numbers are fitted to: those that are observed.
 
-    Ships are elsewhere at other times: of them all places count that are not held out.
+    Ships and floats are elsewhere at other times: of them all places count that are not held out.
     """
     assert prepared.fit_points is not None
     points, others, chosen = prepared.fit_points, prepared.points, prepared.design.train
-    of = np.setdiff1d(prepared.design.test, chosen) if prepared.labels else chosen
+    elsewhere = bool(prepared.labels) or DEPTH in points.beside
+    of = np.setdiff1d(prepared.design.test, chosen) if elsewhere else chosen
     same = coinciding(*(some.space.keys(some.north, some.east) for some in (points, others.at(of)))) >= 0
-    train = np.flatnonzero(~same if prepared.labels else same)
+    train = np.flatnonzero(~same if elsewhere else same)
     if train.size == 0:
         raise DataError(
             f"[prior] fit_times: none of the {chosen.size:,} observed places has a value then; "
@@ -656,8 +688,8 @@ def targets_path(address: str) -> Path:
     return Path(address.partition(":")[2]).expanduser()
 
 
-def wanted_places(address: str | None, space: Space = SPHERE) -> Wanted | None:
-    """Read the table of places that a job asks for, if it does."""
+def wanted_places(address: str | None, space: Space = SPHERE, depths: Depths | None = None) -> Wanted | None:
+    """Read the table of places that a job asks for, if it does; of observations with depths, with theirs."""
     if address is None:
         return None
     path = targets_path(address)
@@ -667,11 +699,25 @@ def wanted_places(address: str | None, space: Space = SPHERE) -> Wanted | None:
             key="no-table",
         )
     try:
-        found = read_places(path, space)
+        found = read_places(path, space, depth=[] if depths is None else [depths.name, DEPTH])
         north, east, own = found.beside(space)
-        return Wanted(*moved(own, space, north, east, what="target"), space, found.names)
+        at = None if depths is None else _depths_of_targets(found.depths, depths)
+        return Wanted(*moved(own, space, north, east, what="target"), space, found.names, at)
     except ArgumentError as error:
-        raise ConfigurationError(f"[design] targets: {error}", key="targets") from error
+        key = error.key if error.key.startswith("depth") else "targets"
+        raise ConfigurationError(f"[design] targets: {error}", key=key) from error
+
+
+def _depths_of_targets(found: Depths | None, observed: Depths) -> Array:
+    """Check that targets have depths, in the unit of those of the observations."""
+    if found is None:
+        raise ArgumentError(
+            f"the observations have depths, and the targets have none; expected a column {observed.name!r}, "
+            f'or "{DEPTH}".',
+            key="depth-of-targets",
+        )
+    check_depth_units(found.units, observed.units)
+    return found.values
 
 
 def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> ChosenPoints:
@@ -692,7 +738,12 @@ def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Chosen
             key="no-times",
         )
     points = points if seen is None else _at_times(job, points)
-    wanted, map_table = wanted_places(job.design.targets, points.space), job.design.map
+    deep = depths_of(field)
+    wanted, map_table = wanted_places(job.design.targets, points.space, deep), job.design.map
+    depths = None
+    if deep is not None:
+        depths = None if map_table is None else np.array(map_table.depths, dtype=np.float64)
+        points = _in_depth(points, depths, wanted)
     if wanted is not None and isinstance(family, PartlyKnown):
         known = known_at(family, wanted.X, points)
         _tell_unknown(family, known, wanted.X, wanted.space, "targets", "left out")
@@ -707,6 +758,8 @@ def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Chosen
     if variables:
         design = design_of_variables(points, len(variables), job.design, block_size(named))
         check_each_variable(points, design, variables)
+    elif DEPTH in points.beside:
+        design = design_of_profiles(points, job.design, block_size(named))
     else:
         design = design_points(points, table=job.design, block_size=block_size(named))
     solver = fold_solver = solver_at(design)
@@ -732,7 +785,40 @@ def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Chosen
         check_groups(points.only(design.train), [*labels])
     except ArgumentError as error:
         raise DataError(f"[prior] {error}", key=error.key) from error
-    return ChosenPoints(points, design, recalibration, wanted, solver, fold_solver, seen, labels, variables)
+    return ChosenPoints(
+        points,
+        design,
+        recalibration,
+        wanted,
+        solver,
+        fold_solver,
+        seen,
+        labels,
+        variables,
+        depths=depths,
+        depth_units="" if deep is None else deep.units,
+    )
+
+
+def _in_depth(points: Observations, maps: Array | None, wanted: Wanted | None) -> Observations:
+    """Leave depths out where all observations have one, and nothing is wanted at others."""
+    seen = points.beside[DEPTH][points.there]
+    if np.ptp(seen) > 0.0:
+        return points
+    asked = {"[design] map": maps, "[design] targets": None if wanted is None else wanted.depths}
+    for what, depths in asked.items():
+        if depths is not None and (depths != seen[0]).any():
+            raise ConfigurationError(
+                f"all observations have the depth {seen[0]:g}, and {what} has others, of which nothing is "
+                "known; expected this depth.",
+                key="depth-of-targets",
+            )
+    logger.warning(
+        "all observations have the depth %g, so the change of the field with depth is unknown: depth is "
+        "ignored, and the map is for this depth alone.",
+        seen[0],
+    )
+    return replace(points, beside={})
 
 
 def _recalibration(job: Job, points: Observations, design: Design, solver: Solver) -> Recalibration:

@@ -16,7 +16,7 @@ from cagp_dist.pipeline.steps import fit, predict
 from cagp_dist.runtime import open_executor
 from cagp_dist.service.filtered_jobs import check_goes_on
 from cagp_dist.service.ingest import peek
-from cagp_dist.service.job_fit import HOURS
+from cagp_dist.service.job_fit import HOURS, OF_DEPTH
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.config import changed, parse_job, with_listed_times
 from cagp_dist.service.jobfile.job import Job
@@ -109,9 +109,9 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
     fitted = job.prior.numbers is None and job.prior.fit_to == "observed" and job.prior.fit_times is None
     if fitted and job.design.test.kind == "folds":
         raise NotSolvedAgainError(run, "each of its folds has a fitted prior of its own.")
-    names = NAMES if job.prior.time_kernel is None else (*NAMES, HOURS)
+    names = (*NAMES, *(name for name in (HOURS, OF_DEPTH) if name in said))
     numbers = {name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in names}
-    numbers |= {key: said[key] for key in ("kernel", "time_kernel") if key in said}
+    numbers |= {key: said[key] for key in ("kernel", "time_kernel", "depth_kernel") if key in said}
     if "anisotropy" in said:
         numbers["anisotropy"] = values.anisotropy(said["anisotropy"])
     if "bias_std" in said:

@@ -1,8 +1,9 @@
 """A group of a published run as a data set, its check before publication, and attributes for catalogues."""
 
-from collections.abc import Container, Hashable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import inf, prod
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError, StoreError
+from cagp_dist.kernels import DEPTH
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.published_variables import (
     COORDINATES,
@@ -20,6 +22,7 @@ from cagp_dist.store.published_variables import (
     NODES_PER_CELL,
     STATION_NAME,
     Attributes,
+    about_depth,
     kind_of,
     table,
 )
@@ -70,11 +73,14 @@ def dataset(
     return xr.Dataset(data, dict(coordinates), {"Conventions": "CF-1.13", "title": title})
 
 
-def own_dims(dims: tuple[str, ...], coordinates: Container[Hashable]) -> tuple[str, ...]:
-    """Dimensions of the table as a group has them: of a run without time, and on axes of a plane."""
+def own_dims(dims: tuple[str, ...], coordinates: Mapping[Any, Any]) -> tuple[str, ...]:
+    """Dimensions of the table as a group has them: without time, at depths, and on axes of a plane."""
     axes = AXES_OF_PLANE if "y" in coordinates else {}
-    timed = "time" in coordinates
-    return tuple(axes.get(dim, dim) for dim in dims if timed or dim != "time")
+    found = [axes.get(dim, dim) for dim in dims if dim != "time" or "time" in coordinates]
+    deep = DEPTH in coordinates and coordinates[DEPTH].dims == (DEPTH,)
+    if deep and "latitude" in dims and dims != AXES:
+        found.insert(dims.index("latitude") - len(dims), DEPTH)
+    return tuple(found)
 
 
 def time_of(times: ArrayLike) -> dict[str, xr.Variable]:
@@ -91,8 +97,13 @@ def coordinates_of(
     *,
     space: Space = SPHERE,
     grid: bool = False,
+    depths: ArrayLike | None = None,
+    depth_units: str = "",
 ) -> dict[str, xr.Variable]:
-    """Coordinates of times and points (q,), with their names if they have any, or of the axes of a grid."""
+    """Coordinates of times and points (q,), with their names if they have any, or of the axes of a grid.
+
+    Depths are those of points, or of a grid (d,).
+    """
     found = time_of(times) | dict(space.mapping)
     for (name, about), values in zip(space.axes.items(), (north, east), strict=True):
         numbers = np.asarray(values, dtype=np.float64)
@@ -100,6 +111,11 @@ def coordinates_of(
             raise ArgumentError(f"{name} has shape {numbers.shape}; expected a vector.", key="shapes")
         said = {key: text for key, text in about.items() if grid or key != "axis"}
         found[name] = xr.Variable(name if grid else "point", numbers, said)
+    if depths is not None:
+        about = about_depth(depth_units)
+        if not grid:
+            del about["axis"]
+        found[DEPTH] = xr.Variable(DEPTH if grid else "point", np.asarray(depths, dtype=np.float64), about)
     return found if names is None else {**found, STATION_NAME: coordinate(STATION_NAME, "point", names)}
 
 
@@ -195,8 +211,17 @@ def root_attributes(
             "geospatial_lon_max": east,
             "geospatial_lon_units": "degrees_east",
         }
+        depths = _values(groups, DEPTH)
+        if depths.size:
+            units = {str(g[DEPTH].attrs.get("units", "")) for g in groups.values() if DEPTH in g.coords}
+            attributes |= {
+                "geospatial_vertical_min": float(depths.min()),
+                "geospatial_vertical_max": float(depths.max()),
+                "geospatial_vertical_units": units.pop(),
+                "geospatial_vertical_positive": "down",
+            }
         heights = {_HEIGHTS_METRES.get(variable.name) for variable in variables}
-        if len(heights) == 1 and (height := heights.pop()) is not None:
+        if not depths.size and len(heights) == 1 and (height := heights.pop()) is not None:
             attributes |= {
                 "geospatial_vertical_min": height,
                 "geospatial_vertical_max": height,
@@ -228,6 +253,7 @@ _MAPS = ("map", "map_std")
 _RANGES = {
     "latitude": (-90.0, 90.0),
     "longitude": (0.0, 360.0),
+    DEPTH: (0.0, inf),
     "level": (0.0, 1.0),
     "quantile_level": (0.0, 1.0),
     "iteration": (0.0, inf),
@@ -293,7 +319,8 @@ def check_group(name: str, group: xr.Dataset) -> None:
                 f"{low:g}..{high:g}. Check units ({units}), the prior and whether the solver converged.",
                 key="implausible",
             )
-    for axis in own_dims(AXES, group.coords) if name in _MAPS else ():
+    deep = (DEPTH,) if group.get(DEPTH, group).dims == (DEPTH,) else ()
+    for axis in (*deep, *own_dims(AXES, group.coords)) if name in _MAPS else ():
         if np.any(np.diff(group[axis].values) <= 0.0):
             raise StoreError(
                 f"{name}/{axis} does not ascend; expected cells from south to north and from west to east "

@@ -245,6 +245,11 @@ COORDINATES: Mapping[str, Attributes] = {
 }
 
 
+def about_depth(units: str) -> dict[str, str]:
+    """Give CF attributes of depths, positive downward; units only where they are known."""
+    return {"long_name": "depth", "positive": "down", "axis": "Z"} | ({"units": units} if units else {})
+
+
 @dataclass(frozen=True)
 class Published:
     """An array of a group: what it is, and between what its finite values are plausible."""

@@ -48,12 +48,14 @@ def prediction_group(
     distribution: Distribution | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
+    depths: ArrayLike | None = None,
+    depth_units: str = "",
 ) -> xr.Dataset:
     """Group ``posterior``, ``targets`` or ``map``: what was predicted, and what was observed there.
 
     A map without ``std`` has the mean alone: its error bars are in ``map_std``, on a coarser grid.
 
-    Shapes: (T, q), of error bars also (q,); of a map (T, P, Q) and (P, Q).
+    Shapes: (T, q), of error bars also (q,); of a map (T, P, Q) and (P, Q), at depths (T, d, P, Q).
     """
     name, noisy = variable.name, None
     if std is not None:
@@ -75,7 +77,9 @@ def prediction_group(
     if group == "targets":
         east = space.keys(np.asarray(north), np.asarray(east))[:, 1]
     grid = GROUPS[group] != "point"
-    where = coordinates_of(times, north, east, names, space=space, grid=grid)
+    where = coordinates_of(
+        times, north, east, names, space=space, grid=grid, depths=depths, depth_units=depth_units
+    )
     title = _TITLES[group].format(variable.long_name) + ("" if std is not None else ", mean")
     found = _of_distribution(dataset(group, where, arrays, variable, title=title), name, distribution)
     if std is None:
@@ -104,9 +108,11 @@ def values_group(
     values: ArrayLike,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
+    depths: ArrayLike | None = None,
+    depth_units: str = "",
 ) -> xr.Dataset:
     """Group ``observations``: values (T, n) at points."""
-    where = coordinates_of(times, north, east, names, space=space)
+    where = coordinates_of(times, north, east, names, space=space, depths=depths, depth_units=depth_units)
     title = _TITLES[group].format(variable.long_name)
     return counting_missing(
         dataset(group, where, {variable.name: values}, variable, title=title), variable.name

@@ -39,6 +39,8 @@ def calibration_group(
     strata: Sequence[Strata] = (),
     variable: Variable = T2M,
     names: ArrayLike | None = None,
+    depths: ArrayLike | None = None,
+    depth_units: str = "",
 ) -> xr.Dataset:
     """Group ``calibration``: PIT values (T, q) at the test points, their histogram, and the pooled scores.
 
@@ -67,7 +69,9 @@ def calibration_group(
         f"pit_count{AREA_WEIGHTED}": counted[AREA_WEIGHTED].counts,
         **{f"coverage_standard_error{by}": test.standard_error for by, test in tests.items()},
     }
-    coordinates = coordinates_of(times, north, east, names, space=space)
+    coordinates = coordinates_of(
+        times, north, east, names, space=space, depths=depths, depth_units=depth_units
+    )
     coordinates["level"] = coordinate("level", "level", scores.levels)
     parts: list[Stratum] = []
     if of_values is not None:

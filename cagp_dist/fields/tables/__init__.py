@@ -14,6 +14,7 @@ from cagp_dist.fields.tables.grouping import (
     PlaneColumns,
     Table,
     by_time_and_place,
+    check_depth_units,
     row_by_row,
 )
 from cagp_dist.fields.tables.reading import read_places, read_rows, read_table
@@ -21,6 +22,6 @@ from cagp_dist.fields.tables.table_files import TableLike
 
 __all__ = [
     "Column", "DataFrameLike", "Depths", "MeasuredFields", "Places", "PlaneColumns", "Table", "TableLike",
-    "by_time_and_place", "check_says_std", "codes_of", "is_table", "noise_factor", "read_places", "read_rows",
-    "read_table", "row_by_row",
+    "by_time_and_place", "check_depth_units", "check_says_std", "codes_of", "is_table", "noise_factor",
+    "read_places", "read_rows", "read_table", "row_by_row",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Names, Times
-from cagp_dist.errors import DataError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.memory import available_bytes
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, CRSLike, Plane, Space, plane_of
@@ -39,6 +39,16 @@ class Depths:
     def at(self, rows: Indices | slice) -> "Depths":
         """Take some of the places."""
         return replace(self, values=self.values[rows])
+
+
+def check_depth_units(found: str, observed: str) -> None:
+    """Raise `ArgumentError` where depths of targets and of observations say different units."""
+    if found and observed and found != observed:
+        raise ArgumentError(
+            f"the depths of the targets are in {found!r}, and those of the observations in {observed!r}; "
+            "expected one unit.",
+            key="depth-units",
+        )
 
 
 @dataclass(frozen=True, eq=False)

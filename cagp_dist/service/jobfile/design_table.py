@@ -111,9 +111,25 @@ class MapGrid(JobTable):
     std_samples: int | None = key(
         None, f"an integer of at least {FEWEST_SAMPLES}, or 0 for no samples", 400, ge=0, le=100_000
     )
+    depths: Annotated[
+        tuple[Annotated[float, Field(ge=0.0, le=1e6)], ...] | None, BeforeValidator(values.as_tuple)
+    ] = key(
+        None,
+        "of observations with depths, a number of at least 0, or an ascending list of them: where maps are "
+        "wanted, in the unit of these",
+        [10.0, 50.0],
+        min_length=1,
+        max_length=1000,
+    )
     mask: Literal["observed", "none"] = key(
         "observed", '"observed" to leave cells blank where the source has no values, or "none"', "none"
     )
+
+    @model_validator(mode="after")
+    def _depths_ascend(self) -> Self:
+        if self.depths is not None and list(self.depths) != sorted(set(self.depths)):
+            raise ValueError(f"depths = {list(self.depths)} do not ascend; sort them, and give none twice")
+        return self
 
     @property
     def step(self) -> float:

@@ -1,6 +1,7 @@
 """A job file as strict, frozen tables, and what its tables say of each other."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -262,24 +263,15 @@ class Job(JobTable):
         assert info.field_name is not None
         before = info.data.get("design"), info.data.get("prior")
         if isinstance(table, PriorTable) and (observations := info.data.get("observations")) is not None:
-            for wrong, said in _not_of_variables(table, observations, before[0]):
-                if wrong:
-                    raise ValueError(said)
             in_plane = _is_in_plane(observations, before[0])
-            for wrong, said in _misplaced(table, before[0], in_plane=in_plane):
-                if wrong:
-                    raise ValueError(said)
-        observed = info.data.get("observations")
-        if observed is not None and len(observed.variables) > 1:
-            if isinstance(table, RecalibrationTable) and table.method != "none":
-                raise ValueError(
-                    f'method = "{table.method}" cannot be combined with several variables yet; leave it out'
-                )
-            if isinstance(table, OutputTable) and table.keep_weights:
-                raise ValueError("keep_weights cannot be combined with several variables; leave it out")
-        for wrong, said in _CONTRADICTIONS[info.field_name](table, *before):
-            if wrong:
-                raise ValueError(said)
+            _refuse(
+                _not_of_variables(table, observations, before[0]),
+                _not_of_depths(table, observations, before[0]),
+                _misplaced(table, before[0], in_plane=in_plane),
+            )
+        if (observed := info.data.get("observations")) is not None:
+            _refuse(_beside_labels(table, observed))
+        _refuse(_CONTRADICTIONS[info.field_name](table, *before))
         return table
 
     def check_space(self, space: Space) -> None:
@@ -362,20 +354,42 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
         *("level", "select", "units", "check_range", "transform", "missing"),
         *("noise_std", "columns", "crs", "where", "gaps"),
     ),
-    ColumnsTable: ("name", "x", "y"),
+    ColumnsTable: ("name", "x", "y", "depth"),
     DesignTable: ("calibration", "targets", "window_hours", "causal", "lead_hours"),
-    MapGrid: ("resolution", "std_resolution_degrees", "std_samples", "mask"),
+    MapGrid: ("resolution", "std_resolution_degrees", "std_samples", "mask", "depths"),
     BlockPoints: ("blocks", "margin"),
     FoldPoints: ("blocks",),
     PriorTable: (
         *("fit_times", "covariates_missing", "covariates", "background", "background_std"),
         *("bias_by", "bias_std", "nugget_correlation"),
         *TIMED,
+        *("depth_kernel", "depth_lengthscale"),
     ),
 }
 
 
 Mistakes = Iterator[tuple[bool, str]]
+
+
+def _refuse(*mistakes: Mistakes) -> None:
+    """Raise `ValueError` for the first of some mistakes that was made."""
+    for wrong, said in chain(*mistakes):
+        if wrong:
+            raise ValueError(said)
+
+
+def _beside_labels(table: Any, observations: ObservationsTable) -> Mistakes:
+    """Yield what does not go with several variables or depths in tables beside that of the prior."""
+    what = "depths" if observations.in_depth else "several variables"
+    if not observations.in_depth and len(observations.variables) < 2:
+        return
+    if isinstance(table, RecalibrationTable):
+        yield (
+            table.method != "none",
+            f'method = "{table.method}" cannot be combined with {what} yet; leave it out',
+        )
+    if isinstance(table, OutputTable):
+        yield table.keep_weights, f"keep_weights cannot be combined with {what}; leave it out"
 
 
 def _not_of_variables(
@@ -415,6 +429,52 @@ def _not_of_variables(
     yield (
         several and bool(refused),
         f"{refused} cannot be combined with several variables yet; leave it out, or map them one by one",
+    )
+
+
+def _not_of_depths(
+    prior: PriorTable, observations: ObservationsTable, design: DesignTable | None
+) -> Mistakes:
+    """Yield what does not go with the depths of a job, or with none."""
+    cells = None if design is None else design.map
+    if not observations.in_depth:
+        own = [f"[design] map depths = {list(cells.depths)}"] if cells and cells.depths is not None else []
+        own += ["depth_kernel"] if prior.depth_kernel is not None else []
+        yield (
+            bool(own),
+            f"{' and '.join(own)} given, and [observations] names no column of depths; name it, columns = {{ "
+            'depth = "..." }, or leave this out',
+        )
+        return
+    yield (
+        cells is not None and cells.depths is None,
+        "the observations have depths, and [design] map says none; add depths = [10.0, 50.0], in their unit",
+    )
+    yield (
+        prior.numbers is not None and prior.depth_kernel is None,
+        "lengthscale, variance and noise_variance given without depth_kernel and depth_lengthscale, and the "
+        "observations have depths; give these, too, or leave all of them out",
+    )
+    others = {
+        "several variables": len(observations.variables) > 1,
+        "bias_by": bool(prior.bias_by),
+        "background": prior.background is not None,
+        "time_kernel": prior.time_kernel is not None,
+        "anisotropy": prior.anisotropy != "none",
+        'fit_to = "field"': prior.fit_to == "field",
+        'hyperparameters = "integrate"': prior.hyperparameters == "integrate",
+        f'mean = "{prior.mean}"': prior.reads_mean or prior.is_previous,
+        f'kernel = "{prior.kernel}"': chosen_by(prior.kernel) == FITTED or prior.parts > 1,
+        "[design] regions": design is not None and design.regions is not None,
+        "[design] calibration": design is not None and design.calibration is not None,
+        '[design] map kind = "cells"': cells is not None and cells.kind == "cells",
+        "[design] map std_samples": cells is not None and cells.std_samples is not None,
+        "[design] map std_resolution_degrees": cells is not None and cells.std_resolution_degrees is not None,
+    }
+    refused = " and ".join(name for name, there in others.items() if there)
+    yield (
+        bool(refused),
+        f"{refused} cannot be combined with depths yet; leave it out, or map one depth at a time",
     )
 
 

@@ -49,6 +49,7 @@ class ColumnsTable(JobTable):
     y: str | None = key(None, "the name of a column", "northing")
     time: str | None = key(None, "the name of a column", "DATE")
     name: str | None = key(None, "the name of a column", "SITE")
+    depth: str | None = key(None, "the name of a column, positive downward", "pressure")
 
     @property
     def named(self) -> dict[str, str]:
@@ -95,7 +96,7 @@ class ObservationsTable(JobTable):
         "noise_std",
     )
     columns: ColumnsTable | None = key(
-        None, "the keys latitude, longitude, x, y, time, name", {"latitude": "LAT"}
+        None, "the keys latitude, longitude, x, y, time, name, depth", {"latitude": "LAT"}
     )
     crs: int | str | None = key(
         None, "the coordinate reference system of x and y: an EPSG number, WKT or text of PROJ", 32632
@@ -160,6 +161,11 @@ class ObservationsTable(JobTable):
     def in_plane(self) -> bool:
         """Whether places are points of a plane."""
         return self.crs is not None or (self.columns is not None and self.columns.x is not None)
+
+    @property
+    def in_depth(self) -> bool:
+        """Whether observations have depths."""
+        return self.columns is not None and self.columns.depth is not None
 
     @property
     def kind(self) -> str:

@@ -82,6 +82,17 @@ class PriorTable(JobTable):
         "of time_kernel, a positive number of hours, or of a sum a list of them; fitted if left out",
         48.0,
     )
+    depth_kernel: Literal["auto", "metric", "matern12", "matern32"] | None = key(
+        None,
+        'of observations with depths, "metric" for one distance in space and depth, "matern12" or "matern32" '
+        'for a product with a kernel in depth, or "auto" for the likeliest, as if left out',
+        "matern12",
+    )
+    depth_lengthscale: EachVariance = key(
+        None,
+        "of depth_kernel, a positive number in the unit of the depths; fitted if left out",
+        100.0,
+    )
     covariates: Annotated[
         tuple[Annotated[str, AfterValidator(values.checked_covariate)], ...], BeforeValidator(values.as_tuple)
     ] = key(
@@ -242,6 +253,7 @@ class PriorTable(JobTable):
         ):
             yield self._wrong_count(name, example)
         yield from self._mistakes_of_time(previous, mean)
+        yield from self._mistakes_of_depth(known is not None, numbers)
         yield (
             previous and self.time_kernel is None,
             f"{mean} given without time_kernel; {values.NO_PERSISTENCE}",
@@ -295,6 +307,30 @@ class PriorTable(JobTable):
         yield (
             given and count != len(self.bias_by),
             f"bias_std has {counted(count, 'number')}; expected one for each column of bias_by",
+        )
+
+    def _mistakes_of_depth(self, known: bool, numbers: str) -> Iterator[tuple[bool, str]]:
+        """Yield what may not be of a kernel in depth."""
+        given, way = self.depth_lengthscale is not None, self.depth_kernel
+        yield (
+            given and not known,
+            f"depth_lengthscale given without {numbers}, with which it is fitted; give all of them, or leave "
+            "it out",
+        )
+        yield (
+            given and way in (None, "auto"),
+            'depth_lengthscale given without depth_kernel; write the one that it belongs to: "metric", '
+            '"matern12" or "matern32"',
+        )
+        yield (
+            way is not None and known and not given,
+            f"depth_kernel cannot be combined with {numbers} alone; give depth_lengthscale, too, or leave "
+            "these out",
+        )
+        yield (
+            way is not None and (chosen_by(self.kernel) == FITTED or self.parts > 1),
+            f'kernel = "{self.kernel}" cannot be combined with depth_kernel; expected a single kernel with '
+            'its smoothness, such as "matern32", or "auto"',
         )
 
     def _mistakes_of_background(self, known: bool, numbers: str, mean: str) -> Iterator[tuple[bool, str]]:

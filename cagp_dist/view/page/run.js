@@ -112,9 +112,16 @@ class Arrays {
     return this.has(group, "time") ? index : index.slice(1);
   }
 
+  // Index of the depth of a map at several, of which the first is shown.
+  #deep(group) {
+    return group.startsWith("map") && this.has(group, "depth") ? [0] : [];
+  }
+
   // One value.
   async value(group, name, ...given) {
-    const index = this.#own(group, given);
+    const own = this.#own(group, given);
+    const deep = this.#deep(group);
+    const index = deep.length ? [...own.slice(0, -2), ...deep, ...own.slice(-2)] : own;
     const array = await this.get(group, name);
     const { data, stride } = await this.#chunk(
       array,
@@ -125,7 +132,7 @@ class Arrays {
 
   // Values (rows, columns), or of points, at the leading indices.
   async plane(group, name, ...given) {
-    const lead = this.#own(group, given);
+    const lead = [...this.#own(group, given), ...this.#deep(group)];
     const array = await this.get(group, name);
     const shape = array.shape.slice(lead.length);
     const [rows, columns] = shape.length > 1 ? shape : [1, shape[0]];
@@ -163,7 +170,7 @@ class Arrays {
     const long = array.chunks[0];
     const firsts = Array.from({ length: Math.ceil(array.shape[0] / long) }, (_, k) => k * long);
     firsts.sort((a, b) => Math.abs(a + long / 2 - near) - Math.abs(b + long / 2 - near));
-    const rest = [...between, ...place];
+    const rest = [...between, ...this.#deep(group), ...place];
     for (const first of firsts) {
       const coords = [first / long, ...rest.map((i, k) => Math.floor(i / array.chunks[k + 1]))];
       const { data, stride } = await this.#chunk(array, coords);
