@@ -4,8 +4,9 @@ A mean over a region is a sum over its cells: the field at the middle of each, w
 are cut into cells exactly; of a cell that the edge of a polygon cuts, some points are inside or not.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere, widest_gap
-from cagp_dist.text import alternatives, degrees_label, nearest
+from cagp_dist.text import alternatives, counted, degrees_label, nearest
 
 EARTH_SQUARE_KILOMETRES = 4.0 * np.pi * EARTH_RADIUS_KILOMETRES**2
 
@@ -28,15 +29,15 @@ ALONG_AN_EDGE = 64  # points of an edge of a polygon by which the box around it 
 
 
 class Cells(NamedTuple):
-    """Cells of a region: the latitude and longitude of their middles, and their areas over the sphere's."""
+    """Cells of a region: where their middles are, and their areas over the sphere's, or those of a plane."""
 
-    latitude_degrees: Array
-    longitude_degrees: Array
+    north: Array  # latitudes in degrees, or y
+    east: Array  # longitudes, or x
     area: Array
 
     def chosen(self, inside: Mask) -> "Cells":
         """Take some of the cells."""
-        return Cells(self.latitude_degrees[inside], self.longitude_degrees[inside], self.area[inside])
+        return Cells(*(each[inside] for each in self))
 
 
 @runtime_checkable
@@ -133,18 +134,20 @@ class Box:
         longitude = np.mod(west + 0.5 * width, 360.0)
         return Cells(0.5 * (south + north), longitude, _areas(south, north, width))
 
-    def tiles(self, resolution_degrees: float) -> tuple[Array, Array, Array, Array]:
-        """South, north and west of each cell, and its width, all in degrees."""
-        height = self.north - self.south
-        rows = max(FEWEST_ROWS, int(np.ceil(height / resolution_degrees - 1e-9)))
+    def tiles(
+        self, resolution_degrees: float, *, rows: int = FEWEST_ROWS, columns: int = FEWEST_COLUMNS
+    ) -> tuple[Array, Array, Array, Array]:
+        """South, north and west of each cell, and its width, all in degrees; so many rows, at least."""
+        height, fewest = self.north - self.south, columns
+        rows = max(rows, int(np.ceil(height / resolution_degrees - 1e-9)))
         edges = self.south + height * np.arange(rows + 1) / rows
         edges[-1] = self.north
         middle = 0.5 * (edges[1:] + edges[:-1])
         across = self.width * np.cos(np.deg2rad(middle)) / min(height / rows, resolution_degrees)
-        columns = np.maximum(np.ceil(across - 1e-9).astype(np.intp), FEWEST_COLUMNS)
-        place = np.arange(columns.sum()) - np.repeat(np.cumsum(columns) - columns, columns)
-        width = np.repeat(self.width / columns, columns)
-        return np.repeat(edges[:-1], columns), np.repeat(edges[1:], columns), self.west + width * place, width
+        each = np.maximum(np.ceil(across - 1e-9).astype(np.intp), fewest)
+        place = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+        width = np.repeat(self.width / each, each)
+        return np.repeat(edges[:-1], each), np.repeat(edges[1:], each), self.west + width * place, width
 
     def contains(self, latitude_degrees: Array, longitude_degrees: Array) -> Mask:
         """Whether points are in it, or on its edges."""
@@ -238,23 +241,8 @@ class Polygon:
 
     def cells(self, resolution_degrees: float) -> Cells:
         """Cells of the box around it, with the part of each that is inside, and the middle of that."""
-        box = self._box()
-        height = min(resolution_degrees, (box.north - box.south) / POLYGON_CELLS)
-        south, north, west, width = box.tiles(height)
-        step = (np.arange(WITHIN_A_CELL) + 0.5) / WITHIN_A_CELL
-        latitude = south[:, None] + np.outer(north - south, np.repeat(step, WITHIN_A_CELL))
-        longitude = west[:, None] + np.outer(width, np.tile(step, WITHIN_A_CELL))
-        inside = self.contains(latitude.ravel(), longitude.ravel()).reshape(latitude.shape)
-        share = np.cos(np.deg2rad(latitude))
-        share *= (_areas(south, north, width) / share.sum(axis=1))[:, None] * inside
-        area = share.sum(axis=1)
-        kept = area > 0.0
-        share, area = share[kept], area[kept]
-        return Cells(
-            (share * latitude[kept]).sum(axis=1) / area,
-            np.mod((share * longitude[kept]).sum(axis=1) / area, 360.0),
-            area,
-        )
+        height = min(resolution_degrees, (self.box.north - self.box.south) / POLYGON_CELLS)
+        return cut(self.box.tiles(height), self.contains)
 
     def contains(self, latitude_degrees: Array, longitude_degrees: Array) -> Mask:
         """Whether points are in it: edges between them and a pole are counted, as from a point of an edge."""
@@ -289,8 +277,9 @@ class Polygon:
         area = excess.sum() / (4.0 * np.pi)
         return float(area - np.rint(area))
 
-    def _box(self) -> Box:
-        """Find a box around it."""
+    @cached_property
+    def box(self) -> Box:
+        """A box around it."""
         part = np.arange(ALONG_AN_EDGE)[:, None, None] / ALONG_AN_EDGE
         a, b = self.corners, np.roll(self.corners, -1, axis=0)
         along = ((1.0 - part) * a + part * b).reshape(-1, 3)
@@ -303,6 +292,220 @@ class Polygon:
         first, gap = widest_gap(np.rad2deg(np.arctan2(along[:, 1], along[:, 0])))
         aside = min(0.05 * (360.0 - gap), 0.49 * gap)
         return Box(self.name, south, north, first - aside, first + 360.0 - gap + aside)
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """A region of the Earth of one or several polygons, which may have holes.
+
+    A place in any of them is in it.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    parts : tuple of tuple of Polygon
+        Of each part the ring around it, and those of its holes.
+    """
+
+    name: str
+    parts: tuple[tuple[Polygon, ...], ...]
+
+    @property
+    def definition(self) -> str:
+        """How many polygons, corners and holes."""
+        corners = sum(len(ring.ring) for part in self.parts for ring in part)
+        holes = sum(len(part) - 1 for part in self.parts)
+        return f"{counted(len(self.parts), 'polygon')} of {corners:,} corners and {counted(holes, 'hole')}"
+
+    @property
+    def area(self) -> float:
+        """Area of the parts without their holes, over that of the sphere."""
+        return sum(part[0].area - sum(hole.area for hole in part[1:]) for part in self.parts)
+
+    @property
+    def height(self) -> float:
+        """Degrees of latitude of its tallest part, about."""
+        return max(part[0].box.north - part[0].box.south for part in self.parts)
+
+    def cells(self, resolution_degrees: float) -> Cells:
+        """Cells of the box around each part, as those of `Polygon`."""
+        return self.cells_of(min(resolution_degrees, self.height / POLYGON_CELLS))
+
+    def cells_of(self, height: float) -> Cells:
+        """Cells at most so many degrees high; small parts have four."""
+        found = [
+            cut(part[0].box.tiles(height, rows=2, columns=2), partial(_in_part, part)) for part in self.parts
+        ]
+        return Cells(*(np.concatenate(each) for each in zip(*found, strict=True)))
+
+    def contains(self, latitude_degrees: Array, longitude_degrees: Array) -> Mask:
+        """Whether points are in one of its parts."""
+        inside = np.zeros(np.shape(latitude_degrees), dtype=bool)
+        for part in self.parts:
+            inside |= _in_part(part, latitude_degrees, longitude_degrees)
+        return inside
+
+
+def _in_part(part: tuple[Polygon, ...], latitude: Array, longitude: Array) -> Mask:
+    """Whether points are in a polygon, and in none of its holes."""
+    box = part[0].box
+    inside = box.contains(latitude, longitude)
+    for number, ring in enumerate(part):
+        some = np.flatnonzero(inside)
+        if some.size:
+            inside[some] = ring.contains(latitude[some], longitude[some]) ^ (number > 0)
+    return inside
+
+
+@dataclass(frozen=True, eq=False)
+class PlaneOutline:
+    """A region of a plane of one or several polygons with straight edges, which may have holes.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    parts : tuple of tuple of array, shape (m, 2)
+        Of each part the corners (x, y) of the ring around it, and those of its holes.
+
+    Raises
+    ------
+    ArgumentError
+        If a ring has fewer than three corners, one that is not finite, or edges that cross each other.
+
+    Examples
+    --------
+    >>> from cagp_dist.regions import PlaneOutline
+    >>> square = PlaneOutline("square", ((np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0]]),),))
+    >>> square.area, square.contains(np.array([1.0]), np.array([3.0]))
+    (4.0, array([False]))
+    """
+
+    name: str
+    parts: tuple[tuple[Array, ...], ...]
+
+    def __post_init__(self) -> None:
+        named = f"the polygon of region {self.name!r}"
+        for ring in (ring for part in self.parts for ring in part):
+            if not np.isfinite(ring).all():
+                raise ArgumentError(f"{named} has a corner that is not finite.", key="corners")
+            if len(ring) < 3:
+                raise ArgumentError(
+                    f"{named} has {len(ring)} corners; expected at least three.", key="few-corners"
+                )
+            crossed = _first_crossing_in_plane(ring)
+            if crossed is not None:
+                raise ArgumentError(
+                    f"the edges of {named} that begin at corners {crossed[0]} and {crossed[1]} cross each "
+                    "other; expected a ring that does not. Give its parts as regions of their own.",
+                    key="crossing-edges",
+                )
+
+    @property
+    def definition(self) -> str:
+        """How many polygons, corners and holes."""
+        corners = sum(len(ring) for part in self.parts for ring in part)
+        holes = sum(len(part) - 1 for part in self.parts)
+        return f"{counted(len(self.parts), 'polygon')} of {corners:,} corners and {counted(holes, 'hole')}"
+
+    @property
+    def area(self) -> float:
+        """Area of the parts without their holes, in the square of the unit of x and y."""
+        areas = [[_area_in_plane(ring) for ring in part] for part in self.parts]
+        return sum(first - sum(holes) for first, *holes in areas)
+
+    @property
+    def height(self) -> float:
+        """Longer side of the box around its largest part."""
+        return max(float(np.ptp(part[0], axis=0).max()) for part in self.parts)
+
+    def cells_of(self, height: float) -> Cells:
+        """Cells at most so high and wide, cut by the edges; small parts have four."""
+        found = []
+        for part in self.parts:
+            low, high = part[0].min(axis=0), part[0].max(axis=0)
+            counts = np.maximum(np.ceil((high - low) / height - 1e-9).astype(np.intp), 2)
+            (x, y), (width, tall) = low, (high - low) / counts
+            row, column = np.divmod(np.arange(counts.prod()), counts[0])
+            tiles = y + tall * row, y + tall * (row + 1), x + width * column, np.full(row.size, width)
+            found.append(cut(tiles, partial(_in_plane_part, part), on_sphere=False))
+        return Cells(*(np.concatenate(each) for each in zip(*found, strict=True)))
+
+    def contains(self, y: Array, x: Array) -> Mask:
+        """Whether points are in one of its parts."""
+        inside = np.zeros(np.shape(y), dtype=bool)
+        for part in self.parts:
+            inside |= _in_plane_part(part, y, x)
+        return inside
+
+
+def _in_plane_part(part: tuple[Array, ...], y: Array, x: Array) -> Mask:
+    """Whether points are in a polygon, and in none of its holes: edges north of them are counted."""
+    low, high = part[0].min(axis=0), part[0].max(axis=0)
+    inside = (x >= low[0]) & (x <= high[0]) & (y >= low[1]) & (y <= high[1])
+    for number, ring in enumerate(part):
+        a, b = ring, np.roll(ring, -1, axis=0)
+        some = np.flatnonzero(inside)
+        together = max(1, PAIRS_AT_ONCE // len(ring))
+        for start in range(0, some.size, together):
+            block = some[start : start + together]
+            px, py = x[block][:, None], y[block][:, None]
+            across = (a[:, 0] > px) != (b[:, 0] > px)
+            slope = (b[:, 1] - a[:, 1]) / np.where(a[:, 0] == b[:, 0], 1.0, b[:, 0] - a[:, 0])
+            above = a[:, 1] + slope * (px - a[:, 0]) > py
+            inside[block] = ((across & above).sum(axis=1) % 2 == 1) ^ (number > 0)
+    return np.asarray(inside)
+
+
+def _area_in_plane(ring: Array) -> float:
+    """Area within a ring of corners (m, 2)."""
+    (x, y), (x_next, y_next) = (ring - ring[0]).T, (np.roll(ring, -1, axis=0) - ring[0]).T
+    return float(0.5 * abs(np.sum(x * y_next - x_next * y)))
+
+
+def _first_crossing_in_plane(ring: Array) -> tuple[int, int] | None:
+    """Find two edges that cross each other, of those that are not neighbours."""
+    m = len(ring)
+    a, b = ring, np.roll(ring, -1, axis=0)
+
+    def side(first: Array, second: Array, point: Array) -> Array:
+        along, toward = second - first, point - first
+        return np.asarray(np.sign(along[..., 0] * toward[..., 1] - along[..., 1] * toward[..., 0]))
+
+    together = max(1, PAIRS_AT_ONCE // m)
+    for start in range(0, m, together):
+        i = np.arange(start, min(start + together, m))[:, None]
+        j = np.arange(m)[None]
+        crossing = (side(a[i], b[i], a[j]) * side(a[i], b[i], b[j]) < 0.0) & (
+            side(a[j], b[j], a[i]) * side(a[j], b[j], b[i]) < 0.0
+        )
+        crossing &= (j - i > 1) & (j - i < m - 1)
+        if crossing.any():
+            row, column = (int(each[0]) for each in np.nonzero(crossing))
+            return start + row, column
+    return None
+
+
+def cut(
+    tiles: tuple[Array, Array, Array, Array],
+    contains: Callable[[Array, Array], Mask],
+    *,
+    on_sphere: bool = True,
+) -> Cells:
+    """Cut tiles (south, north, west, width) at an edge: the part of each that is inside, and its middle."""
+    south, north, west, width = tiles
+    step = (np.arange(WITHIN_A_CELL) + 0.5) / WITHIN_A_CELL
+    y = south[:, None] + np.outer(north - south, np.repeat(step, WITHIN_A_CELL))
+    x = west[:, None] + np.outer(width, np.tile(step, WITHIN_A_CELL))
+    share = np.cos(np.deg2rad(y)) if on_sphere else np.ones(y.shape)
+    whole = _areas(south, north, width) if on_sphere else (north - south) * width
+    share *= (whole / share.sum(axis=1))[:, None] * contains(y.ravel(), x.ravel()).reshape(y.shape)
+    area = share.sum(axis=1)
+    kept = area > 0.0
+    share, area = share[kept], area[kept]
+    middle, east = ((share * axis[kept]).sum(axis=1) / area for axis in (y, x))
+    return Cells(middle, np.mod(east, 360.0) if on_sphere else east, area)
 
 
 REGIONS: Mapping[str, Region] = {

@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 from scipy.spatial import cKDTree
 
-from cagp_dist.arrays import Array, Mask
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.covariates import PlaneField, covariate, open_covariate, plane_field
 from cagp_dist.fields.observed_objects import ObservedObject
@@ -183,23 +183,37 @@ def known_targets(targets: MapTargets, drift: WithCovariates, observed: Observed
     wanted = targets.points.wanted
     values = averaged(wanted, _at_targets(drift, targets).covariates_at(target_points(wanted)))
     known: Mask = np.asarray(np.isfinite(values).all(axis=1))
+    within = _within(targets)
     if not known.all():
-        _tell_unknown(drift, "targets", "NaN", known, targets.positions, targets.space)
+        _tell_unknown(drift, "targets", "NaN", known, targets.positions[within], targets.space)
     seen_at = drift.covariates_at(observed.points.positions[observed.points.there])
     for number, term in enumerate(drift.covariates):
         _tell_far(term, targets, seen_at[:, number], values[known, number])
-    return targets if known.all() else replace(targets, known=known)
+    return targets if known.all() else replace(targets, known=_among(within, known, targets))
 
 
 def background_targets(targets: MapTargets, mean: Background, observed: ObservedObject) -> MapTargets:
     """Say at which targets a background is known, at all of their times."""
     wanted = targets.points.wanted
-    at_times = known_of(mean, wanted, observed.points).reshape(-1, len(targets.positions))
+    within = _within(targets)
+    at_times = known_of(mean, wanted, observed.points).reshape(-1, within.size)
     known: Mask = np.asarray(at_times.all(axis=0))
     if known.all():
         return targets
-    _tell_unknown(mean, "targets", "NaN", known, targets.positions, targets.space)
-    return replace(targets, known=known)
+    _tell_unknown(mean, "targets", "NaN", known, targets.positions[within], targets.space)
+    return replace(targets, known=_among(within, known, targets))
+
+
+def _within(targets: MapTargets) -> Indices:
+    """Which targets are wanted, as far as is known before."""
+    return np.arange(len(targets.positions)) if targets.known is None else np.flatnonzero(targets.known)
+
+
+def _among(within: Indices, known: Mask, targets: MapTargets) -> Mask:
+    """Say of all targets which of those within are known."""
+    every = np.zeros(len(targets.positions), dtype=bool)
+    every[within[known]] = True
+    return every
 
 
 def mean_at_targets(mean: MeanLike, targets: MapTargets) -> MeanLike:

@@ -1,7 +1,7 @@
 """`krige`, and its object form `Kriging`: fitted once, asked many times."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, TypeVar, cast
@@ -17,6 +17,21 @@ from cagp_dist.fields.backgrounds import BackgroundLike, ErrorLike
 from cagp_dist.fields.observed_objects import ObservedObject, Source
 from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.gram.targets import prior_variance
+from cagp_dist.kriging.areas import (
+    MOST_NODES,
+    ROWS,
+    SHARE_OF_QUADRATURE,
+    AreaLike,
+    MaskLike,
+    area_targets,
+    as_areas,
+    change_of,
+    check_means,
+    dataset_of_areas,
+    masked,
+    most_nodes,
+    pairs_of,
+)
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
 from cagp_dist.kriging.drift import MeanTerms, background_targets, known_targets, mean_at_targets
@@ -24,6 +39,7 @@ from cagp_dist.kriging.given_observations import given_kernel, read, roles_of
 from cagp_dist.kriging.learning import settings_of
 from cagp_dist.kriging.map_dataset import (
     as_dataset,
+    attributes,
     dataset_of_folds,
     dataset_of_samples,
     dataset_of_variables,
@@ -79,6 +95,7 @@ def krige(
     at: At = None,
     causal: bool = False,
     kind: Kind = "grid",
+    mask: MaskLike = None,
     kernel: KernelLike = KERNEL,
     mean: MeanTerms | Mapping[str, MeanTerms] | None = None,
     value: str | Sequence[str] | None = None,
@@ -153,6 +170,10 @@ def krige(
     kind : {"grid", "cells"}
         The field at the points of a grid, or its mean over the cell around each point, which ends half way to
         the next. Error bars of cell means do not vary with the distance to the nearest observation.
+    mask : optional
+        Where the map is wanted: polygons (of shapely, geopandas or GeoJSON, see `Kriging.area_mean`),
+        regions, a boolean DataArray on a grid of its own, or a boolean array with the shape of the targets.
+        Targets outside are NaN, and take no time.
     kernel : str, class of Kernel, or Kernel
         "matern12", "matern32", "matern52", "squared-exponential" or, with any smoothness, "matern(0.8)"; or a
         sum such as "matern32 + matern32". The parameters of a kernel object are kept. "auto" takes the one of
@@ -330,7 +351,7 @@ def krige(
     model = Kriging(**{name: given[name] for name in _PARAMETERS})
     with model._call() as call:
         observed, given_mean = read(model, observations)
-        targets = of_kind(kind, find_targets(to, observed), observed)
+        targets = masked(of_kind(kind, find_targets(to, observed), observed), mask)
         targets = model._at_times(targets, observed, given_mean, at)
         model._check_plan(observed, targets, call)
         model._learn_from(observed, given_mean, call)
@@ -475,10 +496,7 @@ class Kriging:
         """Give targets where the mean is known, at times where the observations have theirs."""
         for part in mean.means if isinstance(mean, MeansByLabel) else (mean,):
             if isinstance(part, WithCovariates):
-                known = targets.known
                 targets = known_targets(targets, part, observed)
-                if known is not None and targets.known is not None:
-                    targets = replace(targets, known=known & targets.known)
         if not observed.points.in_time:
             if isinstance(mean, Background):
                 targets = background_targets(targets, mean, observed)
@@ -517,7 +535,13 @@ class Kriging:
         )
 
     def predict(
-        self, to: "To | Array" = None, return_std: bool = False, *, kind: Kind = "grid", at: At = None
+        self,
+        to: "To | Array" = None,
+        return_std: bool = False,
+        *,
+        kind: Kind = "grid",
+        at: At = None,
+        mask: MaskLike = None,
     ) -> "xr.Dataset | Array | tuple[Array, Array]":
         """Mean and standard deviation at the targets.
 
@@ -526,7 +550,7 @@ class Kriging:
         to : as for `krige`, or array or list of rows, shape (q, 2)
             Latitudes and longitudes in degrees, or x and y of a plane. After ``fit(X, y)`` a data frame
             counts as an array, whose columns are found by their names.
-        kind, at
+        kind, at, mask
             As for `krige`; ``at`` instead of the times of the model, if it was made with ``at``.
 
         Returns
@@ -549,7 +573,8 @@ class Kriging:
             )
         else:
             found = find_targets(cast("To", to), observed)
-        targets = self._at_times(of_kind(kind, found, observed), observed, learned.mean, at)
+        found = masked(of_kind(kind, found, observed), mask)
+        targets = self._at_times(found, observed, learned.mean, at)
         learned = self._learned_at(targets)
         with self._call() as call:
             self._check_plan(observed, targets, call)
@@ -568,8 +593,8 @@ class Kriging:
         check_recalibration(self.recalibration)
         if self.recalibration != "none" and targets.points.cells is not None:
             raise ArgumentError(
-                f"recalibration is {self.recalibration!r} and kind is 'cells', but errors at places do not "
-                "say how the mean over a cell errs. Leave one of the two out.",
+                f"recalibration is {self.recalibration!r} and means over cells or areas were asked for, but "
+                "errors at places do not say how the mean over a cell errs. Leave one of the two out.",
                 key="recalibration-of-cells",
             )
         points, solver = observed.points, solver_of(self.solver, observed.points)
@@ -660,13 +685,15 @@ class Kriging:
         errors = values - (mean if mean.shape == values.shape else mean.T)
         return float(1.0 - np.sum(errors**2) / np.sum((values - values.mean(axis=0)) ** 2))
 
-    def sample(self, to: To = None, size: int = 1, *, seed: int = 0, at: At = None) -> xr.Dataset:
+    def sample(
+        self, to: To = None, size: int = 1, *, seed: int = 0, at: At = None, mask: MaskLike = None
+    ) -> xr.Dataset:
         """Draw fields that agree with the observations, from their joint distribution at all targets.
 
         The result has the variable that was observed, without noise, and the dimension ``sample`` of ``size``
-        draws first. Targets ``to`` and ``at`` are as for `predict`. Up to 4,000 are drawn by their full
-        covariance, more pathwise: a right-hand side for each draw, and 8 bytes for each of its values. Errors
-        are those of `cagp_dist.condition` and `cagp_dist.sample_posterior`.
+        draws first. Targets ``to``, ``at`` and ``mask`` are as for `predict`. Up to 4,000 are drawn by their
+        full covariance, more pathwise: a right-hand side for each draw, and 8 bytes for each of its values.
+        Errors are those of `cagp_dist.condition` and `cagp_dist.sample_posterior`.
         """
         observed, learned = self._fitted()
         if self.recalibration != "none":
@@ -683,7 +710,8 @@ class Kriging:
             )
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
-        targets = self._at_times(find_targets(to, observed), observed, learned.mean, at)
+        found = masked(find_targets(to, observed), mask)
+        targets = self._at_times(found, observed, learned.mean, at)
         with self._call() as call:
             draws = draw_fields(
                 observed.points,
@@ -696,6 +724,99 @@ class Kriging:
                 narrator=call.narrator,
             )
         return dataset_of_samples(draws, observed, targets, seed=seed)
+
+    def area_mean(
+        self,
+        areas: AreaLike,
+        *,
+        differences: Iterable[tuple[str, str]] | None = None,
+        at: At = None,
+        share: float = SHARE_OF_QUADRATURE,
+    ) -> xr.Dataset:
+        """Means of the field over areas, weighted with area, with their error bars.
+
+        The error bar counts what the observations leave open, and how errors go together within an area.
+
+        Parameters
+        ----------
+        areas : polygons, regions or masks
+            Polygons with a ``__geo_interface__``: of shapely, a GeoDataFrame or GeoSeries of geopandas,
+            shapes of pyshp; GeoJSON as a mapping, or the path of a file of it; a `Box`, a `Polygon` or the
+            name of a region, as for `area_means`; a boolean DataArray on a grid, with another dimension if it
+            is of several areas; or several of these, in a list or a mapping by names. Polygons may have holes
+            and several parts. On the globe corners are longitude, latitude, edges are great circles, and the
+            inside is the smaller side, over the antimeridian and around a pole as well; in a plane corners
+            are x, y and edges straight. A GeoDataFrame in another system is converted by its ``crs``.
+        differences : sequence of (str, str), optional
+            Pairs of names of these areas: the first mean minus the second, whose error bar knows how both
+            go together.
+        at : as for `predict`
+        share : float
+            By which part of an error bar it may change where the cells of each area are halved, in (0, 1).
+
+        Returns
+        -------
+        xarray.Dataset
+            ``mean`` and ``std`` along ``area``, with ``difference_mean`` and ``difference_std`` along
+            ``difference``. The attribute ``quadrature_change`` is the largest part by which an error bar
+            changed when the cells were last halved, ``quadrature_nodes`` how many there are.
+
+        Raises
+        ------
+        ArgumentError
+            If an area is empty, crosses itself, or is of another space; beside depths, several variables,
+            a transform or a recalibration, which have no means over areas.
+
+        Warns
+        -----
+        UserWarning
+            If 16,384 nodes of an area do not do.
+
+        Examples
+        --------
+        >>> import cagp_dist as cagp
+        >>> places = {"lat": [48.1, 52.5, 50.1], "lon": [11.6, 13.4, 8.7], "value": [21.0, 18.5, 20.2]}
+        >>> model = cagp.Kriging(noise_std=0.3, lengthscale_km=400.0, variance=9.0).fit(places)
+        >>> south, north = cagp.Box("south", 47, 50, 7, 14), cagp.Box("north", 50, 54, 7, 14)
+        >>> found = model.area_mean([south, north], differences=[("south", "north")])
+        >>> found["difference_mean"].values.round(1), found["difference_std"].values.round(1)
+        (array([1.4]), array([1.1]))
+        """
+        observed, learned = self._fitted()
+        check_means(observed, self.transform)
+        check_positive("share", share, most=1.0)
+        found = as_areas(areas, observed.space)
+        columns, names = pairs_of(differences, found)
+        count, before = len(found) + len(names), None
+        levels: tuple[int, ...] = (ROWS, 2 * ROWS)
+        with self._call() as call:
+            while True:
+                targets = area_targets(found, observed, columns, levels)
+                targets = self._at_times(targets, observed, learned.mean, at)
+                self._check_plan(observed, targets, call)
+                solved = self._solved(observed, self._learned_at(targets), targets, call, corrected=False)
+                mean, std = (
+                    shaped(each, observed, targets) for each in (solved.solution.mean, solved.solution.std)
+                )
+                before = std[..., :count] if before is None else before
+                mean, std = mean[..., -count:], std[..., -count:]
+                change = change_of(before, std, learned.kernel.variance)
+                nodes = most_nodes(targets, count)
+                if change <= share or 4 * nodes > MOST_NODES:
+                    break
+                before, levels = std, (2 * levels[-1],)
+        if change > share:
+            warnings.warn(
+                f"with {nodes:,} nodes of an area an error bar still changes by {change:.1%} where cells are "
+                f"halved, which is more than {share:.1%}; the areas are large beside the lengthscale. Take "
+                "smaller ones, or a larger share.",
+                stacklevel=2,
+            )
+        said = attributes(
+            solved.solution, observed, learned, call=f"cagp.Kriging({_changed(self)}).area_mean(...)"
+        )
+        said |= {"quadrature_change": change, "quadrature_nodes": nodes}
+        return dataset_of_areas(mean, std, found, names, observed, targets, said)
 
     def cross_validate(
         self,

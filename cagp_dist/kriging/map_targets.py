@@ -18,7 +18,7 @@ from cagp_dist.fields.axes import Horizontal, located, on_plane
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.observed_objects import ObservedObject, check_pairs
 from cagp_dist.fields.tables import TableLike, check_depth_units, is_table, read_places
-from cagp_dist.gram.cell_means import CellMeans
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import DEPTH
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.pipeline.map_cells import MapCells, tiled
@@ -47,7 +47,7 @@ class MapTargets:
     coordinates: Mapping[str, xr.Variable]  # in the order and convention in which they were given
     grid: LatLonGrid | None = None  # the full-circle grid that the points are, row by row
     axes: tuple[str, str] | None = None  # names of the axes of a grid: latitude and longitude, or y and x
-    cells: CellMeans | None = None  # means over the cells around the points, where these are wanted
+    cells: LinearFunctionals | None = None  # means over the cells around the points, or areas, if wanted
     bounds: Mapping[str, xr.Variable] = field(default_factory=dict)  # edges of these cells
     static: Mapping[str, Array] = field(default_factory=dict)  # (q,), what a drift has of the table, if said
     static_units: Mapping[str, str] = field(default_factory=dict)  # of these, empty where none is stated

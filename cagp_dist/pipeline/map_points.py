@@ -7,7 +7,6 @@ from typing import Self
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, joined_targets, part, target_points
 from cagp_dist.kernels import TIME, beside_columns
@@ -43,11 +42,10 @@ class MapPoints:
         """Give all of them at each hour (A,), hour after hour."""
         cells = self.cells
         if cells is not None:
-            weights, counts = (np.tile(each, hours.size) for each in (cells.weights, cells.counts))
             nodes = np.tile(cells.places, (hours.size, 1))
-            cells = CellMeans(
-                beside_columns(nodes, {TIME: np.repeat(hours, len(cells.places))}), weights, counts
-            )
+            nodes = beside_columns(nodes, {TIME: np.repeat(hours, len(cells.places))})
+            weights, counts = np.tile(cells.weights, hours.size), np.tile(cells.counts, hours.size)
+            cells = LinearFunctionals.of_terms(nodes, weights, counts)
         X = beside_columns(np.tile(self.X, (hours.size, 1)), {TIME: np.repeat(hours, len(self.X))})
         return MapPoints(X, cells=cells)
 

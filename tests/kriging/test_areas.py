@@ -1,0 +1,235 @@
+"""Means over areas of a fitted field, and maps within areas."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging.areas import as_areas, nodes_of
+from cagp_dist.regions import Box, Outline, PlaneOutline
+from cagp_dist.space import SPHERE, plane_of
+
+SQUARE = {"type": "Polygon", "coordinates": [[[7, 47], [11, 47], [11, 50], [7, 50], [7, 47]]]}
+HOLED = {
+    "type": "MultiPolygon",
+    "coordinates": [
+        [
+            [[0, 0], [10, 0], [10, 10], [0, 10], [0, 0]],
+            [[4, 4], [6, 4], [6, 6], [4, 6], [4, 4]],
+        ],
+        [[[20, 0], [22, 0], [22, 2], [20, 2], [20, 0]]],
+    ],
+}
+NUMBERS = {"noise_std": 0.3, "lengthscale_km": 300.0, "variance": 9.0, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def model() -> cagp.Kriging:
+    generator = np.random.default_rng(0)
+    X = np.stack([generator.uniform(45, 55, 40), generator.uniform(5, 16, 40)], axis=1)
+    return cagp.Kriging(**NUMBERS).fit(X, 10.0 + np.sin(X[:, 0]) + generator.normal(size=40))
+
+
+def of_plane(values: np.ndarray, X: np.ndarray, **settings: object) -> cagp.Kriging:
+    table = {"x": X[:, 0], "y": X[:, 1], "value": values}
+    return cagp.Kriging(columns={"x": "x", "y": "y"}, progress=False, **settings).fit(table)
+
+
+def test_a_mean_is_that_of_a_dense_gaussian_process_on_many_points_inside(model: cagp.Kriging) -> None:
+    found = model.area_mean({"a": SQUARE})
+    generator = np.random.default_rng(1)
+    north = np.rad2deg(np.arcsin(generator.uniform(*np.sin(np.deg2rad([47, 51])), 2500)))
+    east = generator.uniform(7, 11, 2500)
+    inside = as_areas(SQUARE, SPHERE)[0].contains(north, east)
+    draws = model.area_mean(cagp.Box("b", 47, 50, 7, 11))  # parallels instead of great circles
+    assert abs(draws["std"].item() / found["std"].item() - 1.0) < 0.03
+    X = np.stack([north[inside], east[inside]], axis=1)
+    prior, observed = model.prior_, model._fitted()[0].points
+    points = cagp.unit_sphere(*X.T)
+    means = cagp.LinearFunctionals(points, np.full(len(points), 1.0 / len(points)))
+    exact = cagp.condition(prior, observed.X, observed.values[0], means, solver=cagp.Cholesky())
+    # random points: the mean over them departs from that over the area by std of the field over sqrt(n)
+    assert abs(found["mean"].item() - exact.mean[0]) < 4.0 * 3.0 / np.sqrt(len(X))
+    assert abs(found["std"].item() / np.sqrt(exact.variance[0]) - 1.0) < 0.02
+
+
+def test_halving_the_cells_again_changes_error_bars_by_less_than_the_share(model: cagp.Kriging) -> None:
+    found = model.area_mean(SQUARE, share=0.02)
+    finer = model.area_mean(SQUARE, share=0.002)
+    assert found.attrs["quadrature_change"] <= 0.02
+    assert finer.attrs["quadrature_nodes"] > found.attrs["quadrature_nodes"]
+    assert abs(found["std"].item() / finer["std"].item() - 1.0) < 0.02
+
+
+def test_a_quadrature_that_does_not_do_is_a_warning(
+    model: cagp.Kriging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cagp_dist.kriging.kriging_model.MOST_NODES", 100)
+    with pytest.warns(UserWarning, match="nodes of an area an error bar still changes"):
+        model.area_mean(SQUARE, share=1e-6)
+
+
+def test_a_difference_knows_how_both_areas_go_together(model: cagp.Kriging) -> None:
+    areas = [cagp.Box("a", 47, 50, 7, 11), cagp.Box("b", 50, 53, 7, 11)]
+    found = model.area_mean(areas, differences=[("a", "b")])
+    means = nodes_of(as_areas(areas, SPHERE), SPHERE, 32)
+    observed = model._fitted()[0].points
+    exact = cagp.condition(
+        model.prior_, observed.X, observed.values[0], means, solver=cagp.Cholesky(), covariance="full"
+    )
+    assert exact.covariance is not None
+    variance = exact.covariance[0, 0] + exact.covariance[1, 1] - 2.0 * exact.covariance[0, 1]
+    np.testing.assert_allclose(found["difference_std"], [np.sqrt(variance)], rtol=0.02)
+    np.testing.assert_allclose(found["difference_mean"], found["mean"][0] - found["mean"][1], atol=1e-9)
+
+
+def test_geometries_are_read_alike_however_they_are_given(tmp_path, model: cagp.Kriging) -> None:
+    collection = {
+        "type": "FeatureCollection",
+        "features": [
+            {"type": "Feature", "geometry": SQUARE, "properties": {"name": "square"}},
+            {"type": "Feature", "geometry": HOLED, "properties": {}},
+        ],
+    }
+    path = tmp_path / "areas.geojson"
+    path.write_text(json.dumps(collection))
+    for given in (collection, path, str(path)):
+        first, second = as_areas(given, SPHERE)
+        assert (first.name, second.name) == ("square", "area 2")
+    assert [area.name for area in as_areas([SQUARE, SQUARE], SPHERE)] == ["area (1)", "area (2)"]
+    assert as_areas({"square": SQUARE}, SPHERE)[0].name == "square"
+
+
+def test_polygons_of_shapely_and_geopandas_are_areas_in_their_own_system(model: cagp.Kriging) -> None:
+    shapely, geopandas = pytest.importorskip("shapely"), pytest.importorskip("geopandas")
+    polygon = shapely.box(7, 47, 11, 50)
+    frame = geopandas.GeoDataFrame({"name": ["a"]}, geometry=[polygon], crs=4326)
+    of_json = model.area_mean(SQUARE)["std"].item()
+    assert model.area_mean(polygon)["std"].item() == pytest.approx(of_json, rel=1e-9)
+    assert model.area_mean(frame)["area"].item() == "a"
+    # straight lines of the other system are not great circles: edges move by a few kilometres
+    moved = model.area_mean(frame.to_crs(3035))["std"].item()
+    assert moved == pytest.approx(of_json, rel=0.01)
+
+
+def test_holes_and_parts_are_counted_in_a_plane_as_on_the_sphere() -> None:
+    plane = plane_of(None, names=("x", "y"))
+    for space, unit, tolerance in ((plane, 1.0, 1e-9), (SPHERE, (np.pi / 180.0) ** 2 / (4 * np.pi), 0.01)):
+        (area,) = as_areas(HOLED, space)
+        outline = area.region  # type: ignore[attr-defined]
+        assert isinstance(outline, PlaneOutline | Outline)
+        assert outline.area / unit == pytest.approx(100.0 - 4.0 + 4.0, rel=tolerance)
+        north, east = np.array([5.0, 2.0, 1.0, 5.0]), np.array([5.0, 2.0, 21.0, 15.0])
+        assert area.contains(north, east).tolist() == [False, True, True, False]
+        assert area.cells(40).area.sum() == pytest.approx(outline.area, rel=0.01)
+
+
+def test_polygons_cross_the_antimeridian_and_go_around_a_pole() -> None:
+    across = {
+        "type": "Polygon",
+        "coordinates": [[[170, -10], [-170, -10], [-170, 10], [170, 10], [170, -10]]],
+    }
+    (area,) = as_areas(across, SPHERE)
+    assert area.contains(np.zeros(3), np.array([180.0, -175.0, 0.0])).tolist() == [True, True, False]
+    # as Natural Earth draws Antarctica: down the antimeridian, along the pole, and up again
+    coast = [[float(x), -70.0] for x in range(-180, 181, 20)]
+    polar = {"type": "Polygon", "coordinates": [[*coast, [180, -90], [-180, -90], coast[0]]]}
+    (area,) = as_areas(polar, SPHERE)
+    assert area.contains(np.array([-90.0, -80.0, -60.0]), np.array([0.0, 179.9, 0.0])).tolist() == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_a_mask_is_the_cells_where_it_is_true(model: cagp.Kriging) -> None:
+    north, east = np.arange(54.5, 45.0, -1.0), np.arange(5.5, 16.0)
+    inside = (north[:, None] < 50) & (north[:, None] > 47) & (east > 7) & (east < 11)
+    mask = xr.DataArray(inside, coords={"lat": north, "lon": east}, name="square")
+    found, box = model.area_mean(mask), model.area_mean(cagp.Box("square", 47, 50, 7, 11))
+    assert found["area"].item() == "square"
+    assert found["std"].item() == pytest.approx(box["std"].item(), rel=0.01)
+    both = xr.concat([mask, ~mask], xr.Variable("part", ["in", "out"]))
+    assert model.area_mean(both)["area"].values.tolist() == ["in", "out"]
+
+
+def test_a_map_within_a_mask_is_the_map_there_and_nan_elsewhere(model: cagp.Kriging) -> None:
+    grid = {"resolution": 1.0, "region": [55, 5, 45, 16]}
+    whole = model.predict(grid)
+    # in degrees, that edges are great circles matters by half of one at most
+    expected = (whole["latitude"] > 47) & (whole["latitude"] < 50) & (whole["longitude"] > 7)
+    expected &= whole["longitude"] < 11
+    for mask in (cagp.Box("square", 47, 50, 7, 11), expected, expected.values):
+        part = model.predict(grid, mask=mask)
+        np.testing.assert_array_equal(np.isfinite(part["mean"]), expected)
+        np.testing.assert_allclose(part["mean"], whole["mean"].where(expected), rtol=1e-9)
+    draws = model.sample(grid, 2, mask=expected)["y"]
+    np.testing.assert_array_equal(np.isfinite(draws), np.broadcast_to(expected, draws.shape))
+
+
+def test_a_drift_that_is_not_known_outside_of_the_mask_is_not_asked_for(recwarn) -> None:
+    axis = np.arange(0.0, 10.0)
+    height = xr.DataArray(np.add.outer(axis, 0.0 * axis), coords={"lat": axis, "lon": axis}, name="height")
+    generator = np.random.default_rng(2)
+    X = generator.uniform(1, 8, (20, 2))
+    values = X[:, 0] + generator.normal(size=20)
+    table = {"lat": X[:, 0], "lon": X[:, 1], "value": values}
+    model = cagp.Kriging(mean=height, **NUMBERS).fit(table)
+    found = model.predict({"resolution": 1.0, "region": [15, 0, 0, 15]}, mask=cagp.Box("b", 2, 7, 2, 7))
+    assert np.isfinite(found["mean"]).sum() == 25
+    assert not recwarn.list
+
+
+def test_means_over_areas_of_a_plane_are_those_of_squares() -> None:
+    generator = np.random.default_rng(3)
+    X = generator.uniform(0, 100, (50, 2))
+    model = of_plane(np.sin(X[:, 0] / 20), X, noise_std=0.1, lengthscale=30.0, variance=1.0)
+    square = {"type": "Polygon", "coordinates": [[[20, 20], [40, 20], [40, 60], [20, 60]]]}
+    found = model.area_mean(square)
+    cell = model.predict({"resolution": 2.0, "region": [60, 20, 20, 40]}, kind="cells")
+    assert found["mean"].item() == pytest.approx(float(cell["mean"].mean()), abs=0.005)
+    with pytest.raises(ArgumentError, match="a region of the globe"):
+        model.area_mean("global")
+
+
+@pytest.mark.parametrize(
+    ("areas", "words"),
+    [
+        ([], "the areas are none"),
+        ({"type": "LineString", "coordinates": [[0, 0], [1, 1]]}, "is a LineString; expected a Polygon"),
+        ({"type": "Polygon", "coordinates": []}, "is an empty Polygon"),
+        (
+            {"type": "Polygon", "coordinates": [[[0, 0], [1, 1], [1, 0], [0, 1], [0, 0]]]},
+            "begin at corners 0 and 2 cross each other",
+        ),
+        (
+            {"type": "Polygon", "coordinates": [[[0, 100], [1, 1], [1, 0], [0, 100]]]},
+            "a corner at latitude 100",
+        ),
+        ("nowhere", "is not a region"),
+        ("missing.geojson", "cannot be read"),
+        (3.0, "the area is a float"),
+        (xr.DataArray([[0.5, 1.0], [0.0, 0.2]], coords={"lat": [1.0, 2.0], "lon": [1.0, 2.0]}), "land > 0.5"),
+        (xr.DataArray([[0, 0], [0, 0]], coords={"lat": [1.0, 2.0], "lon": [1.0, 2.0]}), "false everywhere"),
+    ],
+)
+def test_what_is_no_area_is_refused_by_name(model: cagp.Kriging, areas: object, words: str) -> None:
+    with pytest.raises(ArgumentError, match=re.escape(words)):
+        model.area_mean(areas)
+
+
+def test_what_means_over_areas_do_not_go_with_is_refused(model: cagp.Kriging) -> None:
+    with pytest.raises(ArgumentError, match="pairs of two of the areas"):
+        model.area_mean(SQUARE, differences=[("a", "b")])
+    with pytest.raises(ArgumentError, match="none of the"):
+        model.predict({"resolution": 1.0, "region": [55, 5, 45, 16]}, mask=Box("far", -50, -40, 0, 10))
+    with pytest.raises(ArgumentError, match="is an array of float64"):
+        model.predict({"resolution": 1.0, "region": [55, 5, 45, 16]}, mask=np.ones((10, 11)))
+    X = np.array([[47.0, 8.0], [48.0, 9.0], [49.0, 7.0]])
+    others = cagp.Kriging(recalibration="local-scale", **NUMBERS).fit(X, [1.0, 2.0, 3.0])
+    with pytest.raises(ArgumentError, match="recalibration"):
+        others.area_mean(SQUARE)
