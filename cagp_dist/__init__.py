@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from cagp_dist.posterior.result import Posterior, Progress
     from cagp_dist.posterior.trace import Step
+    from cagp_dist.predictive.transforms import Arcsinh, BoxCox
     from cagp_dist.prior import Prior
     from cagp_dist.regions import Box, Polygon
     from cagp_dist.runtime import open_executor
@@ -98,6 +99,7 @@ _HOMES = {
     "PosteriorOverTimes",
     "posterior.result": "Posterior Progress",
     "posterior.trace": "Step",
+    "predictive.transforms": "Arcsinh BoxCox",
     "prior": "Prior",
     "regions": "Box Polygon",
     "runtime": "open_executor",
@@ -117,20 +119,20 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "MEANS", "SOR", "SSOR", "Anisotropic", "AxiallySymmetric", "BasisMean", "BlockGaussSeidel",
-    "BlockJacobi", "Box", "Calibration", "CellMeans", "Chebyshev", "Cholesky", "ConjugateGradient",
+    "MEANS", "SOR", "SSOR", "Anisotropic", "Arcsinh", "AxiallySymmetric", "BasisMean", "BlockGaussSeidel",
+    "BlockJacobi", "Box", "BoxCox", "Calibration", "CellMeans", "Chebyshev", "Cholesky", "ConjugateGradient",
     "Coregion", "DenseGram", "Eigenvectors", "FitResult", "FitStatus", "GaussSeidel", "Gneiting", "Hybrid",
-    "Jacobi", "Kriging", "KrylovActions", "LatLonGrid", "LatLonWindow", "LatitudeMean",
-    "LatitudePolynomial", "LeaveOneOut", "LinearFunctionals", "MaskedRings", "Matern", "Matern12",
-    "Matern32", "Matern52", "MixedActions", "Neighbours", "Periodic", "Polygon", "Posterior",
-    "PosteriorOverTimes", "Prior", "Product", "Progress", "PseudoInputs", "RandomActions", "Richardson",
-    "RingFilter", "RingGram", "RingState", "Rings", "SameLabel", "SampledPosterior", "SpaceTime",
-    "SparseActions", "SquaredExponential", "StandardErrors", "Stats", "Status", "Step", "SubsetOfData",
-    "Sum", "TiledGram", "TwoLevelBlockGaussSeidel", "TwoLevelBlockJacobi", "UnitVectors", "area_means",
-    "area_weights", "calibrate", "cell_means", "condition", "condition_over_times", "covariate", "fit",
-    "gradients", "krige", "krige_store", "leave_one_out_over_times", "log_likelihood_over_times",
-    "mean_family", "open_executor", "posterior_by_samples", "posterior_mean", "run", "sample_over_times",
-    "sample_posterior", "space_filling_order", "unit_sphere"
+    "Jacobi", "Kriging", "KrylovActions", "LatLonGrid", "LatLonWindow", "LatitudeMean", "LatitudePolynomial",
+    "LeaveOneOut", "LinearFunctionals", "MaskedRings", "Matern", "Matern12", "Matern32", "Matern52",
+    "MixedActions", "Neighbours", "Periodic", "Polygon", "Posterior", "PosteriorOverTimes", "Prior",
+    "Product", "Progress", "PseudoInputs", "RandomActions", "Richardson", "RingFilter", "RingGram",
+    "RingState", "Rings", "SameLabel", "SampledPosterior", "SpaceTime", "SparseActions",
+    "SquaredExponential", "StandardErrors", "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram",
+    "TwoLevelBlockGaussSeidel", "TwoLevelBlockJacobi", "UnitVectors", "area_means", "area_weights",
+    "calibrate", "cell_means", "condition", "condition_over_times", "covariate", "fit", "gradients", "krige",
+    "krige_store", "leave_one_out_over_times", "log_likelihood_over_times", "mean_family", "open_executor",
+    "posterior_by_samples", "posterior_mean", "run", "sample_over_times", "sample_posterior",
+    "space_filling_order", "unit_sphere"
 ]  # fmt: skip
 
 

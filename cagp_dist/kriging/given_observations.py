@@ -4,12 +4,12 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.checks import check_memory_limit, check_positive, check_word
+from cagp_dist.checks import check_memory_limit, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.backgrounds import read_background
 from cagp_dist.fields.column_names import ANY
@@ -86,8 +86,7 @@ def read(
             )
     check_memory_limit(model.memory_limit_bytes)
     check_hyperparameters(model.hyperparameters)
-    check_word("transform", model.transform, get_args(Transform))
-    if model.transform != "none" and model.noise_std is not None:
+    if read_as(model) != "none" and model.noise_std is not None:
         raise noise_of_transformed()
     if model.prior is not None and not isinstance(model.prior, Prior):
         raise ArgumentError(
@@ -349,13 +348,13 @@ def _observe(
             labels=bias_axes(model),
             in_time=in_time,
             crs=model.crs,
-            transform=model.transform,
+            transform=read_as(model),
         )
         check_groups(observed.points, [*observed.labels])
         names = ("value", "units", "missing", "where")
         given = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
         given |= {"columns": columns} if columns else {}
-        given |= {"transform": model.transform} if model.transform != "none" else {}
+        given |= {"transform": read_as(model)} if read_as(model) != "none" else {}
         return replace(observed, read_with=json.dumps(given, default=str) if given else "")
     if in_time:
         raise ArgumentError(
@@ -374,7 +373,7 @@ def _observe(
     if isinstance(X, DataFrameLike):
         rows = of_table(X, space, columns=columns, static=named_columns(terms_of_mean(model)))
         X = np.stack(space.of_columns(np.stack([rows.north, rows.east], axis=1)), axis=1)
-    about = {"noise": noise, "missing": model.missing, "space": space, "transform": model.transform}
+    about = {"noise": noise, "missing": model.missing, "space": space, "transform": read_as(model)}
     observed = observe_arrays(X, y, **about)  # type: ignore[arg-type]
     if column is not None:
         raise ArgumentError(
@@ -383,6 +382,36 @@ def _observe(
             key="noise-std",
         )
     return observed if rows is None else replace(observed, static=rows.static, static_units=rows.static_units)
+
+
+def read_as(model: "Kriging") -> Transform:
+    """Give what is done with values as they are read, which nothing takes back."""
+    return "log1p" if isinstance(model.transform, str) and model.transform == "log1p" else "none"
+
+
+def transforms(model: "Kriging") -> bool:
+    """Whether the field is one of transformed values, whose results are taken back."""
+    return not (isinstance(model.transform, str) and model.transform in ("none", "log1p"))
+
+
+def check_transform(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> None:
+    """Refuse what is said in the unit of the values, which are transformed."""
+    noise = model.noise_std is not None or (observed.points.noise_variance is not None and not model.prior)
+    refused = {
+        "noise": noise,
+        f"nugget_std={model.nugget_std!r}": model.nugget_std not in (NUGGET, None),
+        f"variance={model.variance!r}": model.variance is not None,
+        f"mean={model.mean!r}": model.prior is None and not is_estimated(mean),
+        f"bias_by={model.bias_by!r}": model.bias_by is not None,
+        "a kernel with numbers": isinstance(model.kernel, Kernel),
+    }
+    if said := [name for name, there in refused.items() if there]:
+        raise ArgumentError(
+            f"transform is {model.transform!r}, and {' and '.join(said)} was given, in the unit of values "
+            "that are transformed; expected none, so that it is fitted to what they become. "
+            "prior=cagp.Prior(...) gives all numbers of the transformed field.",
+            key="transform-with-others",
+        )
 
 
 def bias_axes(model: "Kriging") -> list[str]:

@@ -35,7 +35,13 @@ from cagp_dist.kriging.areas import (
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
 from cagp_dist.kriging.drift import MeanTerms, background_targets, known_targets, mean_at_targets
-from cagp_dist.kriging.given_observations import given_kernel, read, roles_of
+from cagp_dist.kriging.given_observations import (
+    check_transform,
+    given_kernel,
+    read,
+    roles_of,
+    transforms,
+)
 from cagp_dist.kriging.learning import settings_of
 from cagp_dist.kriging.map_dataset import (
     as_dataset,
@@ -44,6 +50,7 @@ from cagp_dist.kriging.map_dataset import (
     dataset_of_samples,
     dataset_of_variables,
     fit_advice,
+    in_units_of_data,
     shaped,
     wanted_of,
     with_biases,
@@ -69,6 +76,7 @@ from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, NUGGET, RECALIBRAT
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
+from cagp_dist.pipeline.in_units import field_in_units, folds_in_units
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_read
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_samples import draw_fields
@@ -80,10 +88,11 @@ from cagp_dist.pipeline.solve_task import Step, solve_task
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.steps import fit
 from cagp_dist.pipeline.task import Result, Task
+from cagp_dist.pipeline.transform_choice import transform_of_values
+from cagp_dist.predictive.transforms import Identity, Transform, TransformLike
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
-from cagp_dist.variables import Transform
 
 T = TypeVar("T")
 
@@ -118,7 +127,7 @@ def krige(
     units: str | Mapping[str, str] | None = None,
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
-    transform: Transform = "none",
+    transform: "str | TransformLike" = "none",
     executor: ExecutorLike = None,
     memory_limit_bytes: int | None = None,
     time_limit_seconds: float | None = HOUR_SECONDS,
@@ -286,10 +295,18 @@ def krige(
         Coordinate reference system of x and y: an EPSG number, WKT or whatever pyproj takes (extra
         ``projections``); overrides that of an xarray object. Targets in another known system, or in degrees,
         are converted to it. With ``crs`` alone the columns have usual names, such as ``easting``.
-    transform : {"none", "log1p"}
-        "log1p": the map is of log(1 + x / 1 unit), of rain (``tp``, ``pr``) in mm or mm per day, else in the
-        unit of the values, which may not be negative; so are the numbers of kernel and noise. The attributes
-        ``transform`` and ``comment`` say so, and nothing is transformed back. Not with ``noise_std``.
+    transform : str, or object with ``forward``, ``inverse`` and ``log_slope``
+        For values that are not normal: kernel and noise are those of ``z = t(y)``, and all results are of
+        the distribution of y, in its unit. "log", "sqrt", "box-cox" and "asinh" (whose number is fitted by
+        the likelihood), "normal-score" (of ranks), or "auto": the one, or none, of the highest likelihood of
+        y. ``cagp.BoxCox(0.3, shift=0.1)`` and ``cagp.Arcsinh(2.0)`` have their numbers; an object of your own
+        has functions of arrays. Numbers of ``prior`` and ``lengthscale`` are those of z. The result also has
+        ``median``, ``field_quantile``, and ``predictive_std`` and ``quantile`` of an observation; the
+        attribute ``transform`` says the function. Not with a noise that is given, ``background``,
+        ``bias_by``, several variables or means over cells.
+
+        "log1p" is another thing: the map itself is of log(1 + x / 1 unit), of rain (``tp``, ``pr``) in mm or
+        mm per day, and nothing is transformed back. Not with ``noise_std``.
     executor : Executor, Dask client or cluster, or str, optional
         As for `cagp_dist.condition`. A cluster without a worker, such as an adaptive one, gets two minutes to
         start its first, and one of dask-jobqueue gets four hours in its queue.
@@ -355,7 +372,7 @@ def krige(
         targets = model._at_times(targets, observed, given_mean, at)
         model._check_plan(observed, targets, call)
         model._learn_from(observed, given_mean, call)
-        return model._map(observed, model._learned_at(targets), targets, kind, call)
+        return model._map(model._observed, model._learned_at(targets), targets, kind, call)
 
 
 @dataclass(frozen=True)
@@ -390,6 +407,8 @@ class Kriging:
         Kernel, noise and mean of the first field (of those that share its gaps).
     fit_result_ : FitResult or None
         What `cagp_dist.fit` returned; None if every parameter was given.
+    transform_ : Transform or None
+        What the values were transformed by, with its numbers; None where by nothing.
     n_features_in_ : int
         2: latitude and longitude, or x and y.
 
@@ -425,7 +444,7 @@ class Kriging:
     units: str | Mapping[str, str] | None = None
     missing: Marks = None
     where: Mapping[str, object] | None = None
-    transform: Transform = "none"
+    transform: "str | TransformLike" = "none"
     at: At = None
     causal: bool = False
     executor: ExecutorLike = None
@@ -511,9 +530,21 @@ class Kriging:
         return background_targets(targets, mean, observed) if isinstance(mean, Background) else targets
 
     def _learn_from(self, observed: ObservedObject, mean: MeanLike, call: _Call) -> None:
-        """Learn kernel and noise."""
-        task = self._task(observed, settings_of(self, observed, mean), MapPoints(observed.points.X[:0]))
-        learned = fit(task, Execution.on(call.resources), narrator=call.narrator)
+        """Learn the transform of the values, if there is one, and kernel and noise."""
+        settings, execution = settings_of(self, observed, mean), Execution.on(call.resources)
+        self.transform_: Transform | None = None
+        self._compared: Mapping[str, float] = {}
+        if transforms(self):
+            check_transform(self, observed, mean)
+            found = transform_of_values(
+                observed.points, self.transform, settings, execution, narrator=call.narrator
+            )
+            self._compared = found.log_likelihoods
+            if not isinstance(found.chosen, Identity):
+                self.transform_ = found.chosen
+                observed = replace(observed, points=observed.points.transformed(found.chosen))
+        task = self._task(observed, settings, MapPoints(observed.points.X[:0]))
+        learned = fit(task, execution, narrator=call.narrator)
         result = learned.result
         if result is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
@@ -585,12 +616,23 @@ class Kriging:
             std = result.solution.std
             if corrected:
                 std = std * result.distribution_at().correction(std, result.usual_noise)
-        mean, std = (shaped(each, observed, targets).T for each in (result.solution.mean, std))
+            mean = result.solution.mean
+            if self.transform_ is not None:
+                factor = std / result.solution.std if corrected else None
+                mean, std, *_ = field_in_units(result.solution, self.transform_, factor)
+        mean, std = (shaped(each, observed, targets).T for each in (mean, std))
         return (mean, std) if return_std else mean
 
     def _check_plan(self, observed: ObservedObject, targets: MapTargets, call: _Call) -> None:
         """Refuse what does not fit before anything is fitted."""
         check_recalibration(self.recalibration)
+        if transforms(self) and targets.points.cells is not None:
+            raise ArgumentError(
+                f"transform is {self.transform!r} and kind is 'cells', and the mean of values over a cell is "
+                "not that of what they were transformed to; expected kind='grid'. Means of draws are means "
+                "over a cell: cagp.Kriging(...).sample.",
+                key="transform-of-cells",
+            )
         if self.recalibration != "none" and targets.points.cells is not None:
             raise ArgumentError(
                 f"recalibration is {self.recalibration!r} and means over cells or areas were asked for, but "
@@ -666,10 +708,15 @@ class Kriging:
             result = result.assign_coords(evidence=about)
         elif gain := gain_of_other_times(observed.points, learned):
             result.attrs["other_times"] = gain
-        if not corrects:
-            return with_system(result, targets)
-        corrected = with_recalibration(result, solved, observed, targets, method=self.recalibration)
-        return with_system(corrected, targets)
+        if corrects or self.transform_ is not None:
+            result = with_recalibration(result, solved, observed, targets, method=self.recalibration)
+        if self.transform_ is not None:
+            result = in_units_of_data(result, self.transform_)
+        if self._compared:
+            result.attrs["transform_log_likelihoods"] = ", ".join(
+                f"{name} {value:.1f}" for name, value in self._compared.items()
+            )
+        return with_system(result, targets)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
@@ -723,6 +770,8 @@ class Kriging:
                 seed=seed,
                 narrator=call.narrator,
             )
+        if self.transform_ is not None:
+            draws = draws._replace(values=self.transform_.inverse(draws.values))
         return dataset_of_samples(draws, observed, targets, seed=seed)
 
     def area_mean(
@@ -881,6 +930,8 @@ class Kriging:
                 execution = Execution.on(call.resources, report=report)
                 found = cross_validate(task, learned, execution, split=split)
         integrated = learned.integrated is not None
+        if self.transform_ is not None:
+            found = folds_in_units(found, self.transform_)
         scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)
         size = split.blocks if observed.space.has_latitudes else None
         return scores if size is None else scores.assign_attrs(blocks_degrees=size)

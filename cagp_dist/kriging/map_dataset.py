@@ -23,11 +23,13 @@ from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.in_units import normal_in_units, quantiles_in_units
 from cagp_dist.pipeline.labelled_fit import variances_of
 from cagp_dist.pipeline.labels import NO_LABEL, shared_errors
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_samples import Draws
 from cagp_dist.pipeline.task import Result
+from cagp_dist.predictive.transforms import Transform, transform_of
 from cagp_dist.space.sphere import one_or_all
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED, about_depth
 from cagp_dist.text import bytes_text
@@ -375,6 +377,48 @@ def with_recalibration(
     )
 
 
+def in_units_of_data(result: xr.Dataset, transform: Transform) -> xr.Dataset:
+    """Take a result of transformed values back: everything is of the distribution of the values."""
+    mean, std, quantile = result["mean"], result["std"], result["quantile"]
+    if "field_quantile" in result:
+        field = quantiles_in_units(result["field_quantile"].values, transform)
+    else:
+        field = normal_in_units(mean.values, std.values, transform)
+    observation = quantiles_in_units(quantile.values, transform)
+    about = {key: said for key, said in mean.attrs.items() if key in ("units", "comment")}
+    what = str(mean.attrs["long_name"]).removeprefix("mean of ")
+    share = np.divide(field.std, std.values, out=np.zeros(mean.shape), where=std.values > 0.0)
+    if "std_computational" in result:
+        result["std_computational"] = result["std_computational"].copy(
+            data=share * result["std_computational"].values
+        )
+    result = result.assign(
+        mean=mean.copy(data=field.mean),
+        std=(mean.dims, field.std, std.attrs),
+        median=(mean.dims, field.median, {"long_name": f"median of {what}", **about}),
+        field_quantile=(
+            (QUANTILE_LEVEL, *mean.dims),
+            field.quantiles,
+            {"long_name": f"quantile of {what}, without the noise of an observation", **about},
+        ),
+        predictive_std=result["predictive_std"].copy(data=observation.std),
+        quantile=quantile.copy(data=observation.quantiles),
+    )
+    for name in ("drift_coefficient", "drift_coefficient_std"):
+        if name in result:
+            result[name].attrs["comment"] = "Of transformed values, over the unit of the term."
+    result["predictive_std"].attrs["comment"] = "With usual noise, the median of all places."
+    result.attrs |= {
+        "transform": transform.text,
+        "transform_comment": "Kernel, noise, prior_mean and prior_std are those of the transformed values; "
+        "mean, std and quantiles are those of the values.",
+    }
+    if transform_of(repr(transform)) == transform:
+        result.attrs["transform_object"] = repr(transform)
+    result.attrs.pop("noise_units", None)
+    return result
+
+
 def dataset_of_samples(
     draws: Draws, observed: ObservedObject, targets: MapTargets, *, seed: int
 ) -> xr.Dataset:
@@ -422,7 +466,7 @@ def dataset_of_folds(
     if observed.depths is not None:
         depth = xr.Variable("observation", points.beside[DEPTH][places], about_depth(observed.depths.units))
         part = replace(part, coordinates={**part.coordinates, DEPTH: depth})
-    values = points.values[:, places]
+    values = points.values_in_units[:, places]
     # without one observation its own mean may not be estimated
     known = ~np.isnan(values) & ~np.isnan(found.mean)
     labels = np.zeros(places.size) if not observed.variables else points.beside[VARIABLE][places]

@@ -17,10 +17,13 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import check_between, check_positive, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive, QuantileTable, StudentT
+from cagp_dist.predictive.transforms import Transformed, transform_of
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED
 from cagp_dist.variables.units import symbol
 
 Of: TypeAlias = Literal["field", "observation"] | None
+
+STRAIGHT = 1e-6  # standard deviations by which quantiles of a normal distribution may miss it
 
 MOST_DEGREES = 1e6  # of a Student t distribution that is not normal
 
@@ -106,7 +109,9 @@ def distribution_of(
     stem = stem_of(dataset)
     mean, std = dataset[f"{stem}mean"], dataset[f"{stem}std"]
     table = dataset.get(f"{stem}quantile")
-    chosen = of or ("field" if table is None else "observation")
+    transformed = f"{stem}median" in dataset
+    plain = table is None or (transformed and dataset.attrs.get("recalibration") == "none")
+    chosen = of or ("field" if plain else "observation")
     check_word("of", chosen, ("field", "observation"))
     if noise_std is not None:
         check_positive("noise_std", noise_std)
@@ -117,6 +122,8 @@ def distribution_of(
                 "; expected of='observation', of a result without recalibration.",
                 key="noise-of-field",
             )
+    if transformed:
+        return _of_transformed(dataset, stem, chosen)
     if chosen == "field":
         latent = dataset.get("field_quantile")
         if latent is not None:
@@ -178,6 +185,59 @@ def _of_table(
         of,
         None if distribution else (float(levels[0]), float(levels[-1])),
     )
+
+
+def _of_transformed(dataset: xr.Dataset, stem: str, of: str) -> ResultDistribution:
+    """Give the distributions of a result of transformed values: by their quantiles, in what they became.
+
+    There quantiles of a normal distribution are that distribution. Of those at the least value it is known
+    that they are no larger: they go on as the next two do, linear in the normal score.
+    """
+    mean = dataset[f"{stem}mean"]
+    quantiles = dataset["field_quantile" if of == "field" else f"{stem}quantile"]
+    transform = transform_of(str(dataset.attrs.get("transform_object", "")))
+    if transform is None:
+        return _of_table(mean, quantiles, of)
+    levels = np.asarray(quantiles[QUANTILE_LEVEL].values, dtype=np.float64)
+    rows = np.asarray(quantiles.transpose(QUANTILE_LEVEL, *mean.dims).values, dtype=np.float64)
+    known = np.asarray(np.isfinite(rows).all(axis=0))
+    table = QuantileTable(levels, _below_the_end(transform.forward(rows[:, known]), levels, transform.end))
+    base: Predictive | None = _gaussian(table)
+    if base is None and of == "observation" and "local_scale" in dataset:
+        base = _student(table)
+    ends = (float(levels[0]), float(levels[-1])) if base is None else None
+    return ResultDistribution(mean, known, Transformed(base or table, transform), of, ends)
+
+
+def _below_the_end(rows: Array, levels: Array, end: float) -> Array:
+    """Continue quantiles (L, k) downwards where they are at the end of a transform."""
+    scores = ndtri(levels)
+    at_end = rows <= end
+    found = rows.copy()
+    for low in range(levels.size - 1, -1, -1):
+        here = at_end[low]
+        if not here.any():
+            continue
+        if low >= levels.size - 2:  # nothing is known of a slope; it has to be some
+            above = found[low + 1] if low < levels.size - 1 else end
+            slope = np.maximum(above - end, 1.0) / (scores[-1] - scores[-2])
+            found[low] = np.where(
+                here, end - slope * (scores[-1] - scores[low]) * (low < levels.size - 1), found[low]
+            )
+            continue
+        slope = (found[low + 2] - found[low + 1]) / (scores[low + 2] - scores[low + 1])
+        on = found[low + 1] - slope * (scores[low + 1] - scores[low])
+        found[low] = np.where(here, np.minimum(on, end), found[low])
+    return found
+
+
+def _gaussian(table: QuantileTable) -> Gaussian | None:
+    """Find the normal distributions that have these quantiles; None where they are others."""
+    scores = ndtri(table.levels).reshape(-1, *(1,) * len(table.shape))
+    spread = (table.values[-1] - table.values[0]) / (scores[-1] - scores[0])
+    centre = table.quantile(0.5)
+    apart = np.abs(table.values - centre - spread * scores)
+    return Gaussian(centre, spread) if bool(np.all(apart <= STRAIGHT * spread)) else None
 
 
 def _student(table: QuantileTable) -> StudentT | Gaussian:

@@ -2,6 +2,7 @@
 
 import ast
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ def model_of(result: xr.Dataset, observations: Source) -> "Kriging":
         raise ArgumentError(
             f"the result does not say its kernel, mean and noise. {instead}", key="result-without-model"
         )
-    if "transform" in _settings_of(result, asked):
+    if "transform" in attributes or "transform" in _settings_of(result, asked):
         raise ArgumentError(f"the result is of transformed values. {instead}", key="transform-noise")
     kernel = _kernel(ast.parse(str(attributes["kernel"]), mode="eval").body)
     mean, noise = attributes["prior_mean"], attributes["noise_std"]
@@ -161,7 +162,7 @@ def asked_of(result: xr.Dataset, observations: "Source") -> Asked:
 
 def seen_in(observed: ObservedObject, values: xr.DataArray, where: Horizontal, field: int) -> Shown:
     """Take the observations of a field of a result."""
-    points = observed.points
+    points = replace(observed.points, values=observed.points.values_in_units)
     others = [str(dim) for dim in values.dims if str(dim) not in where.dims]
     moment = None if not others or others[0] not in values.coords else values[others[0]].values[field]
     if points.in_time:

@@ -22,12 +22,16 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
     """Write kernel, noise and fit; see `Kriging.summary`."""
     result = learned.result
     points, unit = observed.points, "".join(f" {text}" for text in observed.units.values())
+    transform = points.transform
+    if transform is not None:
+        unit = ""
     noise = np.sqrt(learned.noise_variance)
     shown = f"{noise:.4g}" if noise.ndim == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
     lines = [
         f"Kriging of {observed.name}: {counted(points.count, 'observation')} at "
         f"{counted(points.there.size, 'place')}, {counted(points.fields, 'field')}, "
         f"{observed.missing:,} missing",
+        *([] if transform is None else [f"transform    {transform.text}, of which all below is"]),
         f"kernel       {_kernel(learned)}",
         *(f"lengthscale  {observed.space.lengthscale_text(number)}" for number in learned.lengthscales),
         *_ellipses(learned),

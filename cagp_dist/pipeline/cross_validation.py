@@ -147,7 +147,10 @@ def _scored_alone(task: Task, model: FittedModel, split: Split, found: LeftOut) 
     mean, predictive = found.mean[:, places], found.std[:, places]
     noise = np.broadcast_to(model.noise_variance, task.observed.north.shape)[places]
     scores, at = unscored(values.shape), np.nonzero(~np.isnan(values) & ~np.isnan(mean))
-    scores.put(at, point_scores(Gaussian(mean[at], predictive[at]), values[at]))
+    scores.put(
+        at,
+        point_scores(Gaussian(mean[at], predictive[at]), values[at], transform=task.observations.transform),
+    )
     std = np.sqrt(np.maximum(predictive**2 - noise, 0.0))
     return LeftOutFolds(split, mean, std, predictive, scores)
 

@@ -18,6 +18,7 @@ from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.pipeline.grid_places import GridPlaces, grid_of_points, no_rings
 from cagp_dist.posterior.patterns import fields_by_pattern
+from cagp_dist.predictive.transforms import Transform
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.space import SPHERE, Space
@@ -74,6 +75,8 @@ class Observations:
     space: Space = SPHERE
     # by names of axes beside space and time, (n,) each: depths, or labels as integers from 0
     beside: Mapping[str, Array] = field(default_factory=dict)
+    # what the values were made by from those in the unit of the variable; None: they are in that unit
+    transform: Transform | None = None
 
     @classmethod
     def from_points(
@@ -274,6 +277,15 @@ class Observations:
     def count(self) -> int:
         """Values that were observed."""
         return int(np.count_nonzero(self.present))
+
+    def transformed(self, transform: Transform) -> Self:
+        """Give the values by a transform, which is remembered."""
+        return replace(self, values=transform.forward(self.values), transform=transform)
+
+    @property
+    def values_in_units(self) -> Array:
+        """The values (T, n) in the unit of the variable."""
+        return self.values if self.transform is None else self.transform.inverse(self.values)
 
     @property
     def units(self) -> str:

@@ -17,6 +17,7 @@ from cagp_dist.calibration.verification.scores import PointScores, point_scores,
 from cagp_dist.errors import ArgumentError
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.predictive import Gaussian, Predictive
+from cagp_dist.predictive.transforms import Transform
 from cagp_dist.text import counted
 
 Errors = Literal["none", "points", "blocks", "drawn", "leave-one-out"]
@@ -213,8 +214,9 @@ class Distributions:
         *,
         folds: Indices | None = None,
         stretched: Array | None = None,
+        transform: Transform | None = None,
     ) -> PointScores:
-        """Score observations (T, q); NaN where there is none; see `at`."""
+        """Score observations (T, q), in units before a transform; NaN where there is none; see `at`."""
         shape, everywhere = plain.shape, unscored(plain.shape)
         for fitted, chosen in self._groups(shape, folds, stretched):
             for some in in_parts(chosen, times=shape[0]):
@@ -222,7 +224,9 @@ class Distributions:
                 if not times.size:
                     continue
                 distribution = fitted(plain[:, some], X[some])
-                found = point_scores(distribution[times, places], observed[times, some[places]])
+                found = point_scores(
+                    distribution[times, places], observed[times, some[places]], transform=transform
+                )
                 everywhere.put((times, some[places]), found)
         return everywhere
 

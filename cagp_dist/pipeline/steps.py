@@ -257,6 +257,7 @@ def score(task: Task, priors: Priors, solution: Solution, distributions: Distrib
     at = task.targets.of_kind("held out")
     mean, std = solution.mean[:, at], solution.std[:, at]
     scores, mixed = unscored(held.values.shape), priors.model.integrated is not None
+    transform = task.observations.transform
     found = Distribution.room_for(mean.shape) if mixed else None
     for chosen, part, model in _predicted_together(task, priors):
         parts = distributions_of_observations(
@@ -272,7 +273,8 @@ def score(task: Task, priors: Priors, solution: Solution, distributions: Distrib
             rows, here = np.nonzero(~np.isnan(held.values[np.ix_(fields, places)]))
             if rows.size:
                 index = fields[rows], places[here]
-                scores.put(index, point_scores(distribution[rows, here], held.values[index]))
+                scored = point_scores(distribution[rows, here], held.values[index], transform=transform)
+                scores.put(index, scored)
             if found is not None and not distributions.corrected:
                 found.put(fields, places, distribution)
     if not distributions.corrected:
@@ -283,7 +285,9 @@ def score(task: Task, priors: Priors, solution: Solution, distributions: Distrib
     return replace(
         result,
         plain=scores,
-        scores=distributions.scored(plain, held.X, held.values, folds=held.folds, stretched=stretched),
+        scores=distributions.scored(
+            plain, held.X, held.values, folds=held.folds, stretched=stretched, transform=transform
+        ),
         of_held_out=distributions.at(plain, held.X, folds=held.folds, stretched=stretched),
     )
 

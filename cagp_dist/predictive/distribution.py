@@ -107,9 +107,10 @@ class Predictive(ABC):
         value = np.broadcast_to(np.asarray(values, dtype=np.float64), self.shape)
         split = self.normal_score(value)
         total = np.zeros(self.shape)
+        splits = np.sort(np.concatenate([split[None], self._own_breaks]), axis=0)
         for a, b in self._pieces():
-            middle = np.clip(split, a, b)
-            for start, end in ((a, middle), (middle, b)):
+            ends = [np.full(self.shape, a), *np.clip(splits, a, b), np.full(self.shape, b)]
+            for start, end in pairwise(ends):
                 centre, half = 0.5 * (end + start), 0.5 * (end - start)
                 for nodes, weights in quadrature(self.shape):
                     z = centre + half * nodes
@@ -123,6 +124,11 @@ class Predictive(ABC):
         """Normal scores where `at_normal_score` has a kink."""
         return np.empty(0)
 
+    @property
+    def _own_breaks(self) -> Array:
+        """Normal scores (K, ...), for each point its own, where `at_normal_score` has a kink."""
+        return np.empty((0, *self.shape))
+
     def _pieces(self) -> list[tuple[float, float]]:
         """Pieces of the axis of normal scores, for quadrature; of many kinks some are passed over."""
         kinks = self._breaks
@@ -135,13 +141,16 @@ class Predictive(ABC):
         """Mean and standard deviation by quadrature over the normal score."""
         first, second = np.zeros(self.shape), np.zeros(self.shape)
         median = self.at_normal_score(np.zeros(self.shape))
+        splits = np.sort(self._own_breaks, axis=0)
         for a, b in self._pieces():
-            half = 0.5 * (b - a)
-            for nodes, weights in quadrature(self.shape):
-                z = np.broadcast_to(a + half * (1.0 + nodes), (len(nodes), *self.shape))
-                distance = self.at_normal_score(z) - median
-                share = weights * half * _normal_density(z)
-                first, second = add_up(share * distance, first), add_up(share * distance**2, second)
+            ends = [np.full(self.shape, a), *np.clip(splits, a, b), np.full(self.shape, b)]
+            for start, end in pairwise(ends):
+                half = 0.5 * (end - start)
+                for nodes, weights in quadrature(self.shape):
+                    z = start + half * (1.0 + nodes)
+                    distance = self.at_normal_score(z) - median
+                    share = weights * half * _normal_density(z)
+                    first, second = add_up(share * distance, first), add_up(share * distance**2, second)
         return median + first, np.sqrt(np.maximum(second - first**2, 0.0))
 
 

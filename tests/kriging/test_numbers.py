@@ -285,5 +285,5 @@ def test_values_are_transformed_only_where_that_is_asked_for():
             cagp.krige(given, to=to, transform="log1p", noise_std=noise)
         assert refused.value.key == "transform-noise"
     with pytest.raises(ArgumentError) as refusal:
-        cagp.krige(table, to=to, transform="log", **numbers)
-    assert refusal.value.key == "unknown-word"
+        cagp.krige(table, to=to, transform="logs", **numbers | {"variance": None})
+    assert refusal.value.key == "transform-unknown"

@@ -16,6 +16,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.pit import checked_prediction, ks_test, unit_weights
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive
+from cagp_dist.predictive.transforms import Transform, Transformed
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -117,9 +118,18 @@ class PointScores:
 
 
 def point_scores(
-    distribution: Predictive, observed: ArrayLike, *, levels: Sequence[float] = LEVELS
+    distribution: Predictive,
+    observed: ArrayLike,
+    *,
+    levels: Sequence[float] = LEVELS,
+    transform: Transform | None = None,
 ) -> PointScores:
-    """Score each observation by its distribution; arguments and errors as of `scores_of`."""
+    """Score each observation by its distribution; arguments and errors as of `scores_of`.
+
+    Of transformed values both are taken back, and scored in the unit of the data.
+    """
+    if transform is not None:
+        distribution, observed = Transformed(distribution, transform), transform.inverse(observed)
     value, chosen = _observations(distribution, observed), _levels(levels)
     widths, losses = np.empty((2, chosen.size, *value.shape))
     for index, level in enumerate(chosen):

@@ -1,0 +1,81 @@
+"""What is said of transformed values, in the unit of the data (math 26).
+
+Everything up to a `Solution` is of ``z = t(y)``: the fit, the solve, the errors and what corrects them.
+Probabilities are the same of y. Medians and quantiles are taken back by the inverse; means, standard
+deviations and scores are those of the distribution of y.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.pipeline.cross_validation import LeftOutFolds
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.field_solves import Solution
+from cagp_dist.predictive import Gaussian, Predictive, QuantileTable
+from cagp_dist.predictive.transforms import Transform, Transformed
+
+LEAST_STD = 1e-150  # in units of z, where a noise-free value leaves none
+
+AT_ONCE = 2**16  # targets whose distributions are worked out at a time
+
+
+class InUnits(NamedTuple):
+    """Distributions in the unit of the data at points of any shape S; NaN where nothing is known."""
+
+    mean: Array  # S
+    std: Array  # S
+    quantiles: Array  # (L, *S) at `QUANTILE_LEVELS`
+    least: Array  # S, probability of the least value
+
+    @property
+    def median(self) -> Array:
+        """Medians, S."""
+        return np.asarray(self.quantiles[QUANTILE_LEVELS.index(0.5)])
+
+
+def normal_in_units(mean: Array, std: Array, transform: Transform) -> InUnits:
+    """Take normal distributions back, of one shape S."""
+    return _in_units(np.asarray(mean)[None], np.broadcast_to(std, mean.shape)[None], transform)
+
+
+def quantiles_in_units(quantiles: Array, transform: Transform) -> InUnits:
+    """Take distributions back that are known by quantiles (L, *S) at `QUANTILE_LEVELS`."""
+    return _in_units(quantiles, None, transform)
+
+
+def field_in_units(solution: Solution, transform: Transform, factor: Array | None = None) -> InUnits:
+    """Take what a solve says of the field back, (T, q), its standard deviations times a factor."""
+    mean, by = solution.mean, np.ones(1) if factor is None else factor
+    if solution.quantiles is None:
+        return normal_in_units(mean, by * solution.std, transform)
+    return quantiles_in_units(mean + by * (np.moveaxis(solution.quantiles, 1, 0) - mean), transform)
+
+
+def folds_in_units(found: LeftOutFolds, transform: Transform) -> LeftOutFolds:
+    """Take mean and standard deviations of what was left out back; its scores are in the unit already."""
+    field, observation = (
+        normal_in_units(found.mean, std, transform) for std in (found.std, found.predictive_std)
+    )
+    return found._replace(mean=field.mean, std=field.std, predictive_std=observation.std)
+
+
+def _in_units(rows: Array, std: Array | None, transform: Transform) -> InUnits:
+    """Take distributions of means (1, *S) and standard deviations back, or of quantiles (L, *S)."""
+    flat = rows.reshape(len(rows), -1)
+    spread = None if std is None else std.reshape(-1)
+    known = np.flatnonzero(np.isfinite(flat).all(axis=0) & (True if spread is None else np.isfinite(spread)))
+    found = np.full((3 + len(QUANTILE_LEVELS), flat.shape[1]), np.nan)
+    for start in range(0, known.size, AT_ONCE):
+        some = known[start : start + AT_ONCE]
+        base: Predictive
+        if spread is None:
+            base = QuantileTable(np.array(QUANTILE_LEVELS), flat[:, some])
+        else:
+            base = Gaussian(flat[0, some], np.maximum(spread[some], LEAST_STD))
+        of_values = Transformed(base, transform)
+        found[:3, some] = of_values.mean, of_values.std, of_values.least_probability
+        found[3:, some] = of_values.quantile(QUANTILE_LEVELS)
+    mean, deviation, least, *quantiles = found.reshape(-1, *rows.shape[1:])
+    return InUnits(mean, deviation, np.stack(quantiles), least)

@@ -1,0 +1,270 @@
+"""Which transform of the values: named, given, or the one that the likelihood prefers (math 26, T48).
+
+The log-likelihood of the data is that of ``z = t(y)`` plus ``sum log t'(y_i)``. With k coefficients of a mean
+that are estimated it is that of n - k contrasts, and so much of the sum belongs to it: then no multiple of z
+is preferred. Where the number of a transform is fitted, those of kernel and noise are held at their optimum
+for normal scores of the values, then at that for what was found.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import ArgumentError, CagpError, DataError
+from cagp_dist.gram.dense import DenseGram
+from cagp_dist.kernels import chosen_by
+from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.fitted_model import FittedModel, families
+from cagp_dist.pipeline.map_points import MapPoints, Targets
+from cagp_dist.pipeline.model_settings import ModelSettings
+from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.split import Split
+from cagp_dist.pipeline.steps import fit
+from cagp_dist.pipeline.task import Task
+from cagp_dist.predictive.transforms import (
+    Arcsinh,
+    BoxCox,
+    Identity,
+    NormalScore,
+    OwnTransform,
+    Transform,
+    TransformLike,
+    checked_at,
+)
+from cagp_dist.remedies import Setting
+from cagp_dist.text import alternatives
+
+NAMED = ("none", "log", "sqrt", "box-cox", "asinh", "normal-score", "auto")
+
+# Places and fields by which transforms are compared: a second or two for each
+MOST_PLACES, MOST_FIELDS = 300, 3
+
+POWERS = 0.0, 2.0  # of Box and Cox
+
+# Log-likelihood that any transform has to gain, and more for a number that is fitted
+GAIN, NUMBER = 2.0, 1.0
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Log-likelihoods of transforms on one scale, by name."""
+
+    chosen: Transform
+    log_likelihoods: Mapping[str, float]
+
+
+def transform_of_values(
+    observed: Observations,
+    asked: "str | TransformLike",
+    settings: ModelSettings,
+    execution: Execution,
+    *,
+    narrator: Narrator,
+) -> Compared:
+    """Give the transform that is asked for, with its numbers fitted to observations in their unit.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none of this name, an object is none, or it does not fit the values.
+    DataError
+        If the values are all the same, or lie where the transform has none.
+    """
+    values = observed.values[observed.present]
+    if not isinstance(asked, str):
+        own = asked if isinstance(asked, Transform) else OwnTransform(_checked(asked))
+        checked_at(own, values)
+        return Compared(own, {})
+    if asked not in NAMED:
+        raise ArgumentError(
+            f"transform is {asked!r}; expected {alternatives(NAMED)}, or an object with forward, inverse and "
+            "log_slope.",
+            key="transform-unknown",
+        )
+    if values.size == 0 or values.min() == values.max():
+        raise DataError(
+            f"transform is {asked!r}, and the observations are all {values[0]:g}; expected different values.",
+            key="transform-values",
+        )
+    if asked == "normal-score":
+        return Compared(NormalScore.of(values), {})
+    if asked in ("log", "sqrt", "box-cox"):
+        _check_positive(asked, values)
+    if asked in ("log", "sqrt"):
+        return Compared(BoxCox(0.0 if asked == "log" else 0.5), {})
+    if observed.in_time:
+        raise ArgumentError(
+            f"transform is {asked!r}, whose numbers are fitted to fields of one time each, and at was given; "
+            'expected "log", "sqrt", "normal-score", or a transform with its numbers, such as '
+            "cagp.BoxCox(0.3).",
+            key="transform-in-time",
+            remedies=(Setting("transform", "log"),),
+        )
+    with narrator.stage("transform", f"which of the values, by {MOST_PLACES} places at most"):
+        part = _part(observed)
+        first = _fitted(part.transformed(NormalScore.of(part.values[part.present])), settings, execution)
+        found: dict[str, tuple[Transform, float]] = {}
+        for name in ("none", "log", "sqrt", "box-cox", "asinh") if asked == "auto" else (asked,):
+            if name in ("log", "sqrt", "box-cox") and values.min() <= 0.0:
+                continue
+            try:
+                found[name] = _fitted_transform(name, part, first, settings, execution)
+            except CagpError:
+                if asked != "auto" or name == "none":
+                    raise
+    least = {"none": 0.0, "box-cox": GAIN + NUMBER, "asinh": GAIN + NUMBER}
+    best = max(found, key=lambda name: found[name][1] - least.get(name, GAIN))
+    return Compared(found[best][0], {name: value for name, (_, value) in found.items()})
+
+
+def log_likelihood(observed: Observations, learned: FittedModel) -> float:
+    """Log-likelihood of the data in their unit, of a model of transformed ones; n^3 / 3 flops."""
+    total = 0.0
+    for each in _whitened(observed, learned):
+        values = each.values_of(observed)
+        total -= 0.5 * float((each.contrasts(values) ** 2).sum())
+        total -= 0.5 * each.fields.size * (each.logdet + each.count * np.log(2.0 * np.pi))
+        if (transform := observed.transform) is not None:
+            total += each.share * float(transform.log_slope(transform.inverse(values)).sum())
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class _Whitened:
+    """Fields that were observed at the same places, in coordinates in which a prior makes them independent.
+
+    With k coefficients of the mean estimated these are n - k contrasts (Harville 1974).
+    """
+
+    places: Indices
+    fields: Indices
+    gram: DenseGram
+    known: Array  # (n, 1) or (n, T), the part of the mean that is known
+    basis: Array  # (n, k), orthonormal after the whitening
+    logdet: float  # of the Gram matrix, and of what the coefficients leave
+
+    @property
+    def count(self) -> int:
+        """Contrasts of a field."""
+        return int(self.places.size) - int(self.basis.shape[1])
+
+    @property
+    def share(self) -> float:
+        """How much of the slopes of a transform belongs to the contrasts."""
+        return self.count / self.places.size
+
+    def values_of(self, observed: Observations) -> Array:
+        """Values (T, n)."""
+        return observed.values[np.ix_(self.fields, self.places)]
+
+    def contrasts(self, values: Array) -> Array:
+        """Give values (T, n) as (n, T) numbers, independent and of variance one."""
+        half = self.gram.half_solve(values.T - self.known)
+        return np.asarray(half - self.basis @ (self.basis.T @ half))
+
+
+def _whitened(observed: Observations, learned: FittedModel) -> list[_Whitened]:
+    """Factor the Gram matrix of each pattern of gaps."""
+    found = []
+    for places, fields in observed.patterns():
+        prior, X = learned.prior(observed, places, fields), observed.X[places]
+        noise = np.broadcast_to(np.asarray(prior.noise_variance), places.shape)
+        gram = DenseGram(prior.kernel, X, noise_variance=noise)
+        basis, root = np.linalg.qr(gram.half_solve(prior.basis_at(X)))
+        logdet = gram.logdet() + 2.0 * float(np.log(np.abs(np.diag(root))).sum())
+        found.append(_Whitened(places, fields, gram, prior.known_at(X), basis, logdet))
+    return found
+
+
+def _checked(given: object) -> TransformLike:
+    """Refuse what is no transform."""
+    if not isinstance(given, TransformLike):
+        raise ArgumentError(
+            f"transform is {given!r}; expected {alternatives(NAMED)}, or an object with the functions "
+            "forward, inverse and log_slope of arrays.",
+            key="transform-unknown",
+        )
+    return given
+
+
+def _check_positive(asked: str, values: Array) -> None:
+    """Refuse values at and below zero."""
+    if (low := float(values.min())) <= 0.0:
+        step = resolution(values)
+        power = 0.5 if asked == "sqrt" else 0.0
+        raise DataError(
+            f"transform is {asked!r}, and values reach down to {low:g}; expected values above zero. Take "
+            f'"asinh", or add a constant: transform=cagp.BoxCox({power:g}, shift={step - low:.4g}), whose '
+            f"shift has the smallest step between values, {step:.4g}, in it.",
+            key="transform-negative",
+            remedies=(Setting("transform", "asinh"),),
+        )
+
+
+def resolution(values: Array) -> float:
+    """Smallest step between different values: what a constant beside them is no smaller than."""
+    return float(np.diff(np.unique(values)).min(initial=np.inf))
+
+
+def _part(observed: Observations) -> Observations:
+    """Take places and fields that are compared by."""
+    generator = np.random.default_rng(np.random.SeedSequence(MOST_PLACES))
+    there = observed.there
+    if there.size > MOST_PLACES:
+        there = np.sort(generator.choice(there, MOST_PLACES, replace=False))
+    part = observed.at(there)
+    fullest = np.sort(np.argsort(-part.present.sum(axis=1), kind="stable")[:MOST_FIELDS])
+    part = replace(part, values=part.values[fullest], times=part.times[fullest])
+    return part.at(part.there)
+
+
+def _fitted(observed: Observations, settings: ModelSettings, execution: Execution) -> FittedModel:
+    """Fit kernel and noise to a part; a kernel that is to be chosen is one of its candidates here."""
+    kernel = settings.kernel if chosen_by(settings.kernel) is None else families(settings.kernel)
+    asked = replace(settings, kernel=kernel, hyperparameters="plug-in")
+    nowhere = Targets(MapPoints(observed.X[:0]))
+    task = Task(observed, Split(np.arange(observed.north.size)), nowhere, asked, refits=False)
+    return fit(task, replace(execution, checkpoints=None))
+
+
+def _fitted_transform(
+    name: str, part: Observations, first: FittedModel, settings: ModelSettings, execution: Execution
+) -> tuple[Transform, float]:
+    """Fit the number of a transform, if it has one, and give the log-likelihood with its own prior."""
+    if name in ("none", "log", "sqrt"):
+        transform: Transform = Identity() if name == "none" else BoxCox(0.0 if name == "log" else 0.5)
+        own = part.transformed(transform)
+        return transform, log_likelihood(own, _fitted(own, settings, execution))
+    learned = first
+    for _ in range(2):
+        transform = _with_number(name, part, learned)
+        own = part.transformed(transform)
+        learned = _fitted(own, settings, execution)
+    return transform, log_likelihood(own, learned)
+
+
+def _with_number(name: str, part: Observations, learned: FittedModel) -> Transform:
+    """Find the number that is likeliest with the correlations of a prior, whatever the variance."""
+    fields = _whitened(part, learned)
+
+    def loss(transform: Transform) -> float:
+        total = 0.0
+        for each in fields:
+            values = each.values_of(part)
+            squares = float((each.contrasts(transform.forward(values)) ** 2).sum())
+            total += 0.5 * each.count * each.fields.size * np.log(squares)
+            total -= each.share * float(transform.log_slope(values).sum())
+        return total
+
+    if name == "box-cox":
+        found = minimize_scalar(lambda power: loss(BoxCox(float(power))), bounds=POWERS, method="bounded")
+        return BoxCox(round(float(found.x), 3))
+    spread = float(np.nanstd(part.values))
+    least = max(resolution(part.values[part.present]), 1e-6 * spread)
+    ends = float(np.log(least)), float(np.log(1e2 * spread))
+    found = minimize_scalar(lambda log: loss(Arcsinh(float(np.exp(log)))), bounds=ends, method="bounded")
+    return Arcsinh(float(f"{np.exp(found.x):.4g}"))
