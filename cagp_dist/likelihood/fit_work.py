@@ -15,6 +15,8 @@ from cagp_dist.likelihood.vecchia.vecchia_likelihood import vecchia_bytes
 # Evaluations of the first level from three starts, and of each further one, for one kernel (counted)
 CLIMBS, LATER = 66, 8
 
+STARTED = 32  # Of one that begins near its end, at a fit of another kernel (counted)
+
 OF_A_SUM = 4  # How many times more they are for each further kernel of a sum
 
 # Evaluations instead of one where the noise of each point deviates: the best variance is searched for
@@ -27,7 +29,10 @@ GOING_ON = 2  # Of the first level, where it continues from a comparison of kern
 
 
 class FitSize(NamedTuple):
-    """What a fit is done to; ``shape``: of a grid that is fitted by rings; ``deviating``: noise by point."""
+    """What a fit is done to.
+
+    ``shape``: of a grid that is fitted by rings; ``deviating``: noise by point; ``started``: near the end.
+    """
 
     method: Method
     points: int
@@ -37,6 +42,7 @@ class FitSize(NamedTuple):
     deviating: bool = False
     kernels: int = 1
     fields: int = 1
+    started: bool = False
 
     def flops(self, points: int) -> int:
         """Count the flops of one evaluation, with its gradient, with so many of the points."""
@@ -57,8 +63,9 @@ class FitSize(NamedTuple):
                 levels.insert(0, max(FIRST_RING_POINTS, levels[0] // GROWTH))
         else:
             levels = [*first_points(self.method, self.points), self.points]
-        often = OF_A_SUM ** (self.parts - 1) * (DEVIATING if self.deviating else 1)
-        first, later = often * CLIMBS, often * LATER
+        often = 1 if self.started else OF_A_SUM ** (self.parts - 1)
+        often *= DEVIATING if self.deviating else 1
+        first, later = often * (STARTED if self.started else CLIMBS), often * LATER
         if self.method == "vecchia":
             first, later = often * SCORINGS if self.kernels == 1 else GOING_ON, LATER_SCORINGS
         return [(points, later if level else first) for level, points in enumerate(levels)]

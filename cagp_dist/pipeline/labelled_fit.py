@@ -8,11 +8,14 @@ whether there is a second term, the likelihood says, less one for each number.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from typing import cast
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import Work
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.factors import Coregion, SameLabel, SameLabelOf
 from cagp_dist.kernels import (
@@ -30,8 +33,10 @@ from cagp_dist.kernels import (
     Sum,
     beside_columns,
     chosen_by,
+    families_of,
 )
 from cagp_dist.likelihood.fit_result import FitProgress
+from cagp_dist.likelihood.fit_work import FitSize, fit_work
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering
 from cagp_dist.likelihood.starts import FoundStart, Start
@@ -70,6 +75,35 @@ def fit_labelled(observed: Observations, asked: ModelSettings, work: FitWork) ->
     if asked.labels.variables:
         return search.of_variables(own)
     return search.of_shared_errors(own)
+
+
+def work_of_searches(
+    sites: Sites, kernel: str, labels: Labels, values: Sequence[int], *, deviating: bool, workers: int
+) -> tuple[int, Work]:
+    """Count the searches of `fit_labelled`, and what they take, about.
+
+    ``values``: how many each of several variables has; ``deviating``: each point has a noise.
+    """
+    kernels = len(CANDIDATES) if chosen_by(kernel) is not None else 1
+    size = FitSize(sites.method, sites.chosen.size, 1, fields=sites.times.size)
+    if labels.variables:
+        alone: list[FitSize] = [
+            size._replace(points=own, method="dense" if own <= MOST_EXACT else "vecchia") for own in values
+        ]
+        twice = 1 if kernels == 1 else 1 + _starts_of_unlike(len(values))
+        parts = [2] * kernels + [3] * twice  # a nugget is one of them
+    else:
+        own_parts = 1 if kernels > 1 else len(families_of(kernel))
+        alone = [size._replace(parts=own_parts, deviating=deviating)] * kernels
+        parts = [own_parts + len(labels.bias_by)] * kernels
+    together = [size._replace(parts=count, started=True) for count in parts]
+    works = [fit_work(each, workers=workers) for each in (*alone, *together)]
+    return len(works), reduce(add, works)
+
+
+def _starts_of_unlike(variables: int) -> int:
+    """Count the starts of two terms of different smoothness."""
+    return 2 if variables == 2 else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,7 +422,7 @@ class _Start:
             return
         alone = np.array([float(each.kernel.parts[0].common_lengthscale) for each in single])
         shorter = np.argsort(np.argsort(alone)) < m / 2
-        for first in (shorter, ~shorter)[: 2 if m == 2 else 1]:
+        for first in (shorter, ~shorter)[: _starts_of_unlike(m)]:
             share = np.where(first, MOST_OF_TERM, 1.0 - MOST_OF_TERM)
             tables = [
                 (0.8 * table + 0.2 * diagonal) * np.sqrt(np.outer(own, own)) for own in (share, 1.0 - share)

@@ -15,6 +15,7 @@ from cagp_dist.budget.workers import Crew, worker_lines
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
+from cagp_dist.kernels import VARIABLE
 from cagp_dist.pipeline import (
     Cholesky,
     Neighbours,
@@ -27,6 +28,8 @@ from cagp_dist.pipeline.defaults import FOLDS
 from cagp_dist.pipeline.field_solves import bounds_are_cheap
 from cagp_dist.pipeline.fitted_model import sites_of_fit
 from cagp_dist.pipeline.fitting import Sites, method_of
+from cagp_dist.pipeline.labelled_fit import work_of_searches
+from cagp_dist.pipeline.labels import Labels
 from cagp_dist.pipeline.maps_at_times import text_of_fit, work_in_time
 from cagp_dist.pipeline.recalibration import Errors
 from cagp_dist.pipeline.solve_plans import (
@@ -226,8 +229,20 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
     if sites is None:
         return text, None
     noisy = seen is not None and seen.points.noise_variance is not None
-    work = often * sites.work(table.kernel, deviating=noisy, workers=workers)
-    return f"{text}: {f'{often} fits of ' if often > 1 else ''}about {work}", work
+    if labelled:
+        names = job.observations.variables
+        labels = Labels(table.bias_by, names if len(names) > 1 else ())
+        of_each = [sites.chosen.size // len(names)] * len(names)
+        if seen is not None and seen.variables:
+            own = seen.points.beside[VARIABLE][sites.chosen].astype(np.intp)
+            of_each = np.bincount(own, minlength=len(names)).tolist()
+        searches, work = work_of_searches(
+            sites, table.kernel, labels, of_each, deviating=noisy, workers=workers
+        )
+        text += f", in {searches} searches"
+    else:
+        work = sites.work(table.kernel, deviating=noisy, workers=workers)
+    return f"{text}: {f'{often} fits of ' if often > 1 else ''}about {work}", often * work
 
 
 def _demands(
@@ -366,7 +381,8 @@ def _size(job: Job, seen: ChosenPoints | None) -> Size:
             "ingest` with the same job first, or give observations.times and draw train and test by count.",
             key="not-read-yet",
         )
-    solver, mapped, samples = _unseen_solver(job.solver, design.train.count), [0, 0], 0
+    several = len(table.variables)
+    solver, mapped, samples = _unseen_solver(job.solver, several * design.train.count), [0, 0], 0
     errors: tuple[Errors, int] = "none", 0
     if job.recalibration.method != "none" and design.calibration is not None:
         errors = "points", design.calibration.count
@@ -381,16 +397,17 @@ def _size(job: Job, seen: ChosenPoints | None) -> Size:
         mapped = [0 if cells is None else deep * cells.size for cells in found]
         samples = samples_of_map(design.map, found[0], solver)
     return Size(
-        observed=design.train.count,
-        tested=design.test.count,
-        mapped=mapped[0],
+        observed=several * design.train.count,
+        tested=several * design.test.count,
+        mapped=several * mapped[0],
         times=len(times),
-        mean_mapped=mapped[1],
-        places=0 if wanted is None else wanted.north.size,
+        mean_mapped=several * mapped[1],
+        places=0 if wanted is None else several * wanted.north.size,
         nodes_per_cell=0 if design.map is None or design.map.kind == "grid" else MOST_NODES**2,
         samples=samples,
-        regions=len(design.regions or ()),
-        region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
+        regions=several * len(design.regions or ()),
+        region_nodes=0 if design.region_means is None else several * len(design.region_means.nodes),
+        variables=several,
         errors=errors[0],
         with_errors=errors[1],
     )

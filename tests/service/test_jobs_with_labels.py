@@ -1,6 +1,7 @@
 """Jobs whose observations share errors or are of several variables: what the call answers, and checks."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,13 @@ from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.together import together
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import PLACE, VARIABLE
-from cagp_dist.pipeline import Observations
+from cagp_dist.likelihood.fit_work import FitSize
+from cagp_dist.pipeline import Observations, labelled_fit
 from cagp_dist.pipeline.labels import with_pairs
 from cagp_dist.report import write_report
 from cagp_dist.report.published import read_run
 from cagp_dist.service.job_fit import prior_table
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import fit_job
 from cagp_dist.service.verification import solve_again, verify_run
@@ -228,6 +231,35 @@ def test_errors_of_two_variables_at_a_place_that_go_together_are_noise_of_each(t
     np.testing.assert_allclose(added, found.attrs["noise_std_tmax"] ** 2, atol=1e-8)
     scored = read_run(path, "tmin").points.observed
     assert 0 < np.isnan(scored).sum() < scored.size
+
+
+def test_a_plan_counts_the_searches_that_are_made(two, ships, monkeypatch):
+    """And evaluations, within a factor of two, which were counted for other data."""
+    searches, flops = [], [0]
+    plain = labelled_fit.fit_model
+
+    def counting(observed, asked, work, **given):
+        def heard(state):
+            flops[0] += FitSize("dense", state.points, len(asked.kernel)).flops(state.points)
+            if work.progress is not None:  # which ends searches that are hopeless
+                work.progress(state)
+
+        searches.append(given)
+        return plain(observed, asked, replace(work, progress=heard), **given)
+
+    for (root, job, _), kernel in ((two, "auto"), (ships, "matern32")):
+        name = f"planned-{kernel}"
+        text = job.replace('"matern32"', f'"{kernel}"').replace(f"{root}/out", f"{root}/{name}")
+        text = text.replace('{ kind = "folds", count = 3 }', '{ kind = "random", count = 24, seed = 2 }')
+        (root / "planned.toml").write_text(text)
+        plan = plan_job(load_job(root / "planned.toml"))
+        with monkeypatch.context() as patched:
+            patched.setattr(labelled_fit, "fit_model", counting)
+            fit_job(load_job(root / "planned.toml"))
+        assert f", in {len(searches)} searches: about" in plan.fit
+        assert 0.5 < plan.of_fits.flops / flops[0] < 2.0
+        searches.clear()
+        flops[0] = 0
 
 
 def test_rows_that_repeat_a_place_are_pairs_or_cannot_be_told():
