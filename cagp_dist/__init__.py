@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cagp_dist.gram.gradients import gradients
     from cagp_dist.gram.ring_filter import RingFilter, RingState
     from cagp_dist.kernels import Matern, Matern12, Matern32, Matern52, Product, SquaredExponential, Sum
-    from cagp_dist.kriging import Kriging, krige, krige_store
+    from cagp_dist.kriging import Kriging, check, krige, krige_store
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.fit_result import FitResult, FitStatus, StandardErrors
@@ -90,7 +90,7 @@ _HOMES = {
     "gram.ring_filter": "RingFilter RingState",
     "factors": "Anisotropic AxiallySymmetric Coregion SameLabel",
     "kernels": "Matern Matern12 Matern32 Matern52 Product SquaredExponential Sum",
-    "kriging": "krige krige_store Kriging",
+    "kriging": "check krige krige_store Kriging",
     "latlon": "LatLonGrid LatLonWindow",
     "likelihood.fit": "fit",
     "likelihood.fit_result": "FitResult FitStatus StandardErrors",
@@ -119,20 +119,21 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "MEANS", "SOR", "SSOR", "Anisotropic", "Arcsinh", "AxiallySymmetric", "BasisMean", "BlockGaussSeidel",
-    "BlockJacobi", "Box", "BoxCox", "Calibration", "CellMeans", "Chebyshev", "Cholesky", "ConjugateGradient",
-    "Coregion", "DenseGram", "Eigenvectors", "FitResult", "FitStatus", "GaussSeidel", "Gneiting", "Hybrid",
-    "Jacobi", "Kriging", "KrylovActions", "LatLonGrid", "LatLonWindow", "LatitudeMean", "LatitudePolynomial",
-    "LeaveOneOut", "LinearFunctionals", "MaskedRings", "Matern", "Matern12", "Matern32", "Matern52",
-    "MixedActions", "Neighbours", "Periodic", "Polygon", "Posterior", "PosteriorOverTimes", "Prior",
-    "Product", "Progress", "PseudoInputs", "RandomActions", "Richardson", "RingFilter", "RingGram",
-    "RingState", "Rings", "SameLabel", "SampledPosterior", "SpaceTime", "SparseActions",
-    "SquaredExponential", "StandardErrors", "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram",
+    "MEANS", "SOR", "SSOR", "Anisotropic", "Arcsinh", "AxiallySymmetric", "BasisMean",
+    "BlockGaussSeidel", "BlockJacobi", "Box", "BoxCox", "Calibration", "CellMeans", "Chebyshev",
+    "Cholesky", "ConjugateGradient", "Coregion", "DenseGram", "Eigenvectors", "FitResult", "FitStatus",
+    "GaussSeidel", "Gneiting", "Hybrid", "Jacobi", "Kriging", "KrylovActions", "LatLonGrid",
+    "LatLonWindow", "LatitudeMean", "LatitudePolynomial", "LeaveOneOut", "LinearFunctionals",
+    "MaskedRings", "Matern", "Matern12", "Matern32", "Matern52", "MixedActions", "Neighbours",
+    "Periodic", "Polygon", "Posterior", "PosteriorOverTimes", "Prior", "Product", "Progress",
+    "PseudoInputs", "RandomActions", "Richardson", "RingFilter", "RingGram", "RingState", "Rings",
+    "SameLabel", "SampledPosterior", "SpaceTime", "SparseActions", "SquaredExponential",
+    "StandardErrors", "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram",
     "TwoLevelBlockGaussSeidel", "TwoLevelBlockJacobi", "UnitVectors", "area_means", "area_weights",
-    "calibrate", "cell_means", "condition", "condition_over_times", "covariate", "fit", "gradients", "krige",
-    "krige_store", "leave_one_out_over_times", "log_likelihood_over_times", "mean_family", "open_executor",
-    "posterior_by_samples", "posterior_mean", "run", "sample_over_times", "sample_posterior",
-    "space_filling_order", "unit_sphere"
+    "calibrate", "cell_means", "check", "condition", "condition_over_times", "covariate", "fit",
+    "gradients", "krige", "krige_store", "leave_one_out_over_times", "log_likelihood_over_times",
+    "mean_family", "open_executor", "posterior_by_samples", "posterior_mean", "run", "sample_over_times",
+    "sample_posterior", "space_filling_order", "unit_sphere"
 ]  # fmt: skip
 
 

@@ -1318,3 +1318,88 @@ def solve_groups(
             downdate[here[i]] = _sum_of_products(known, known)
             for t in range(T):
                 mean[here[i], t] = _sum_of_products(known, table[m + t])
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _solve_back(table, inverses, first, row):
+    """Solve ``L' x = row`` for the last entries, from ``first`` on, in place."""
+    for i in range(row.size - 1, first - 1, -1):
+        row[i] *= inverses[i]
+        for k in range(first, i):
+            row[k] -= table[i, k] * row[i]
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _precision(table, inverses, j, m, column):
+    """Entry j of the diagonal of the inverse of ``L L'`` (m, m); ``column`` gets that of the inverse of L."""
+    if inverses[j] == 0.0:
+        return math.nan
+    column[j] = inverses[j]
+    total = column[j] * column[j]
+    for i in range(j + 1, m):
+        value = 0.0
+        for k in range(j, i):
+            value -= table[i, k] * column[k]
+        column[i] = value * inverses[i]
+        total += column[i] * column[i]
+    return total
+
+
+@_of_kernel(outputs=3, points=(0,))
+@compiled(nogil=True, fastmath=CONTRACT)
+def leave_out_groups(
+    profiles,
+    parts,
+    points,
+    noise,
+    columns,
+    chosen,
+    owned,
+    starts,
+    members,
+    rounding,
+    solved,
+    precision,
+    moments,
+):
+    """Solve for the last members of groups given the others, with ``S``, their covariance given these.
+
+    Group s has the observations ``members[starts[s] : starts[s + 1]]``, of which the last ``owned[s]`` are
+    its own. With the columns c at these less what the others predict of them, ``solved`` gets ``S^-1 c``,
+    ``precision`` the diagonal of ``S^-1``, and ``moments`` of the group ``c' S^-1 c``. An observation known
+    from others up to ``rounding`` of its variance is left out; if it is an own one, its precision is NaN.
+
+    Shapes: ``points`` (p, n), ``noise, precision`` (n,), ``columns, solved`` (n, r), ``chosen`` groups,
+    ``moments`` (groups, r, r).
+    """
+    p, r, size = points.shape[0], columns.shape[1], 0
+    for s in chosen:
+        size = max(size, starts[s + 1] - starts[s])
+    near, space = np.empty(p * size), np.empty((size + r) * size)
+    inverses, strip = np.empty(size), np.empty(STRIP * size)
+    for s in chosen:
+        own = members[starts[s] : starts[s + 1]]
+        m, g = own.size, owned[s]
+        Z = near[: p * m].reshape(p, m)
+        for c in range(p):
+            for i in range(m):
+                Z[c, i] = points[c, own[i]]
+        table = space[: (m + r) * m].reshape(m + r, m)
+        _evaluate_lower(profiles, parts, Z, strip, table)
+        for i in range(m):
+            table[i, i] += noise[own[i]]
+        for c in range(r):
+            for i in range(m):
+                table[m + c, i] = columns[own[i], c]
+        complete_rows(table, rounding, inverses[:m])
+        first = m - g
+        for a in range(r):
+            for b in range(a + 1):
+                total = _sum_of_products(table[m + a, first:], table[m + b, first:])
+                moments[s, a, b] = moments[s, b, a] = total
+        for c in range(r):
+            _solve_back(table, inverses, first, table[m + c])
+            for i in range(first, m):
+                solved[own[i], c] = table[m + c, i]
+        for j in range(first, m):
+            precision[own[j]] = _precision(table, inverses, j, m, strip)

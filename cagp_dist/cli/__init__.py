@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from cagp_dist.cli import daily_commands as service
 from cagp_dist.cli import run_commands as runs
+from cagp_dist.cli.check_command import CHECK_EXAMPLES, check_command
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
 from cagp_dist.cli.logs import LogFormat, LogFormatOption, MetricsOption, log_of, reported
 from cagp_dist.cli.options import (
@@ -346,6 +347,7 @@ def verify_command(
             raise typer.Exit(NotSolvedAgainError.exit_code)
 
 
+app.command("check", epilog=CHECK_EXAMPLES)(check_command)
 app.command("daily", epilog=service.DAILY_EXAMPLES)(service.daily_command)
 app.command("status", epilog=service.STATUS_EXAMPLES)(service.status_command)
 app.command("health", epilog=service.HEALTH_EXAMPLES)(service.health_command)

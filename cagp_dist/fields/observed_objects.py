@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from cagp_dist.arrays import Array, Marks
+from cagp_dist.arrays import Array, Indices, Marks
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.axes import Horizontal, are_dates
@@ -84,6 +84,7 @@ class ObservedObject:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     variables: tuple["ObservedObject", ...] = ()
     depths: Depths | None = None
+    rows: Indices | None = None  # of a table, of the values that are there, by time, then by place
     read_with: str = ""  # settings with which the source was read, as JSON; empty if there were none
 
     @property
@@ -268,6 +269,7 @@ def _from_table(table: Table, noise: Noise, crs: CRSLike, *, in_time: bool) -> O
         labels=fields.labels,
         depths=fields.depths,
         moments=fields.times if in_time else None,
+        rows=fields.rows,
     )
 
 

@@ -153,10 +153,12 @@ def with_known_drift(observed: ObservedObject, mean: PartlyKnown) -> ObservedObj
     if known.all():
         return observed
     _tell_unknown(mean, "observations", "left out", known, points.positions, observed.space)
+    rows = observed.rows
+    rows = None if rows is None else rows[known[np.nonzero(points.present)[1]]]
     if not points.in_time:  # they keep their rows, as those of a grid have to
-        return replace(observed, points=points.only(np.flatnonzero(known)))
+        return replace(observed, points=points.only(np.flatnonzero(known)), rows=rows)
     static = {name: column[known] for name, column in observed.static.items()}
-    return replace(observed, points=points.at(known), static=static)
+    return replace(observed, points=points.at(known), static=static, rows=rows)
 
 
 def known_targets(targets: MapTargets, drift: WithCovariates, observed: ObservedObject) -> MapTargets:

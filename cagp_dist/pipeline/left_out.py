@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget.demand import GridSize
 from cagp_dist.budget.grid_plans import inverse_diagonal_flops
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.left_out_groups import Groups, LeftOutInGroups
 from cagp_dist.pipeline.defaults import MOST_LEFT_OUT_FLOPS
 from cagp_dist.pipeline.field_solves import Execution, LeftOut, solve_left_out
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -14,6 +17,7 @@ from cagp_dist.pipeline.map_solves import problem_of_map, solver_of
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Mixture
+from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Cholesky, Rings, Solver
 
 
@@ -64,3 +68,52 @@ def left_out_is_cheap(solver: Solver, grid: GridSize | None) -> bool:
         return True
     flops = inverse_diagonal_flops(grid) if isinstance(solver, Rings) and grid is not None else None
     return flops is not None and flops <= MOST_LEFT_OUT_FLOPS
+
+
+class LeftOutNear:
+    """Each value predicted from those near it, or of few from all, while some values are forgotten (math 27).
+
+    Every field has its own predictions; with kernels of space and time all values are one field.
+    """
+
+    def __init__(self, observed: Observations, learned: FittedModel, executor: Executor) -> None:
+        if is_read(learned.mean):
+            raise ArgumentError(
+                f"the mean is {learned.mean_text}, whose shift was fitted to all values, so that none can be "
+                "left out; expected a mean that is estimated with the field, or a number.",
+                key="left-out-mean",
+            )
+        self._observed, scale = observed, learned.scale(observed)
+        self._fields: list[tuple[int, Indices, LeftOutInGroups, Array]] = []
+        for places, fields in observed.patterns():
+            X = observed.X[places]
+            groups = Groups.of(learned.kernel, X)
+            own = np.ones(places.size) if scale is None else scale(X)
+            for field in fields:
+                prior = learned.prior(observed, places, np.array([field]))
+                values = observed.values[field, places] / own - prior.known_at(X)[:, -1]
+                noise = np.broadcast_to(np.asarray(prior.noise_variance), places.shape)
+                found = LeftOutInGroups(prior.kernel, X, noise, values, prior.basis_at(X), groups, executor)
+                self._fields.append((int(field), places, found, own))
+        self.forgotten: Mask = np.zeros(observed.values.shape, dtype=np.bool_)
+
+    def forget(self, forgotten: Mask) -> None:
+        """Predict all values (T, n) without these, and with all others."""
+        self.forgotten = forgotten.copy()
+        for field, places, found, _ in self._fields:
+            found.forget(forgotten[field, places])
+
+    def errors(self) -> tuple[Array, Array]:
+        """Errors (T, n) of the predictions and their variances with noise; NaN where there is no value."""
+        errors, variance = np.full((2, *self._observed.values.shape), np.nan)
+        for field, places, found, own in self._fields:
+            e, v = found.errors()
+            errors[field, places], variance[field, places] = own * e, own**2 * v
+        return errors, variance
+
+    def worst(self, badness: Array) -> Mask:
+        """Which values (T, n) are the worst of those that predict each other; none where it is 0."""
+        chosen = np.zeros(badness.shape, dtype=np.bool_)
+        for field, places, found, _ in self._fields:
+            chosen[field, places] = found.groups.worst(badness[field, places])
+        return chosen

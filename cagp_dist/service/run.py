@@ -20,6 +20,7 @@ from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.errors import ArgumentError, ConfigurationError, in_words_of_the_job
 from cagp_dist.fields.canonical import variables_of
+from cagp_dist.fields.checked import CheckedObservations
 from cagp_dist.pipeline import Status
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -29,6 +30,7 @@ from cagp_dist.pipeline.steps import fit
 from cagp_dist.pipeline.task import Priors, Result, Task
 from cagp_dist.preload import evaluate_every_way
 from cagp_dist.runtime import Executor, ExecutorLike, SerialExecutor
+from cagp_dist.service.checking import checked_observations
 from cagp_dist.service.disk import (
     DiskNeed,
     bytes_of_errors,
@@ -326,6 +328,30 @@ def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
                 prepared = prepare_job(job, field, fit_field, earlier=lambda *_, **__: iter(()))
                 stage.summary = prepared.size.line()
         return _Stages(job.cluster, clock, workers).done("Fit", partial(_fitted, prepared))
+
+
+def check_job(job: Job, rate: float, *, observe: Observer = silent) -> CheckedObservations:
+    """Check the observations of a job: which values all others contradict. Nothing is published."""
+    clock = Clock(observe)
+    with workers_of(job.cluster, job.runtime.deadlines()) as workers:
+        with output_lock(job.output.folder):
+            with clock.stage("Observations") as stage:
+                job, field, fit_field = ingest_all(job, report=stage.note)
+                stage.summary = _described(field)
+            with clock.stage("Points") as stage:
+                prepared = prepare_job(job, field, fit_field, earlier=lambda *_, **__: iter(()))
+                stage.summary = prepared.size.line()
+        work = _Stages(job.cluster, clock, workers)
+        return work.done("Check", partial(_checked, prepared, rate))
+
+
+def _checked(
+    prepared: PreparedJob, rate: float, stage: JobStage, execution: Execution
+) -> CheckedObservations:
+    """Check what the job observes, but for what it holds out, and sum it up."""
+    found = checked_observations(prepared, rate, execution)
+    stage.summary = f"{found.checked.count:,} of {found.points.count:,} values flagged"
+    return found
 
 
 def _fitted(prepared: PreparedJob, stage: JobStage, execution: Execution) -> FittedPrior:

@@ -47,6 +47,7 @@ class Columns:
     twice: frozenset[str] = frozenset()  # names that several columns have
     commas: bool = False  # whether a comma may be that of decimals
     points: bool | None = None  # whether degrees have decimal points; None if they do not tell
+    numbers_of_rows: Indices | None = None  # in the source; None where all are here
 
     @classmethod
     def open(cls, source: TableLike) -> "Columns":
@@ -86,7 +87,12 @@ class Columns:
             columns={name: column[rows] for name, column in self.columns.items()},
             where=lambda row: self.where(int(rows[row])),
             as_written=lambda name: self.as_written(name)[rows],
+            numbers_of_rows=self.in_source(rows),
         )
+
+    def in_source(self, rows: Indices) -> Indices:
+        """Which rows of the source some rows are."""
+        return rows if self.numbers_of_rows is None else self.numbers_of_rows[rows]
 
     @property
     def rows(self) -> int:

@@ -112,6 +112,7 @@ class Table(Places):
     noise_std: Array | None  # of the error of each, in the unit of the values; None if nothing is known
     name: str  # of the column of the values, without units
     units: str  # of the values, where the column or the caller says so; else empty
+    rows: Indices  # of the source, which each of them is
     dropped_missing: int = 0  # rows that were left out because they have no value
     notes: tuple[str, ...] = ()  # sentences on the rows that people should know of
 
@@ -126,6 +127,7 @@ class MeasuredFields(Places):
     values: Array  # (T, n), NaN where nothing was measured
     times: Times | None  # (T,), ascending; None if the table has no times, and T is 1
     noise_std: Array | None  # (n,)
+    rows: Indices  # of the source, of the values that are there, by time, then by place
 
 
 MOST_SINGLE = 10  # from so many times with hardly more rows than times on, each row has a time of its own
@@ -158,13 +160,22 @@ def by_time_and_place(table: Table) -> MeasuredFields:
     if places.names is not None and table.names is not None:
         places = replace(places, names=_joined(table.names, place, places.names))
     noise_std = None if table.noise_std is None else table.noise_std[first]
-    return MeasuredFields(**vars(places), values=values, times=moments, noise_std=noise_std)
+    rows_in_order = table.rows[np.argsort(when * first.size + place)]
+    return MeasuredFields(
+        **vars(places), values=values, times=moments, noise_std=noise_std, rows=rows_in_order
+    )
 
 
 def row_by_row(table: Table) -> MeasuredFields:
     """Give each measurement a place of its own in one field, whose times (n,) are those of the places."""
     places = vars(table.at(slice(None)))
-    return MeasuredFields(**places, values=table.values[None], times=table.times, noise_std=table.noise_std)
+    return MeasuredFields(
+        **places,
+        values=table.values[None],
+        times=table.times,
+        noise_std=table.noise_std,
+        rows=table.rows,
+    )
 
 
 def _check_size(rows: int, times: int, places: int) -> None:

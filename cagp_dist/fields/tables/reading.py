@@ -225,6 +225,7 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
         noise_std=read_noise(frame, noise, noise_std, kept, units=units, marks=marks),
         name=bare(column),
         units=units.name,
+        rows=frame.in_source(kept).astype(np.int32 if len(missed) < 2**31 else np.int64),
         dropped_missing=int(missed.sum()),
         notes=tuple(filter(None, (*notes, units.note))),
     )

@@ -1,0 +1,100 @@
+"""`cagp check`: values of a table or a job that all others contradict."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cagp_dist.cli.display import Display, reported_errors
+from cagp_dist.cli.options import Debug, argument, examples, option
+
+if TYPE_CHECKING:
+    from cagp_dist.fields.checked import CheckedObservations
+
+SHOWN = 20  # flags that are printed, the worst first
+
+CHECK_EXAMPLES = examples(
+    "cagp check stations.csv --value TMAX",
+    "cagp check stations.csv --value TMAX --mean elevation --rate 0.01",
+    "cagp check job.toml --output flags.csv --map flags.png",
+)
+
+
+def check_command(
+    observations: Annotated[
+        Path, argument(metavar="FILE", help="Table of observations, CSV or Parquet, or a job file, JOB.toml.")
+    ],
+    rate: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of false flags among all flags that is aimed at.")
+    ] = 0.05,
+    output: Annotated[
+        Path | None, option(metavar="FILE.csv", help="Write all rows with their flags to this file.")
+    ] = None,
+    map_: Annotated[
+        Path | None, option("--map", metavar="FILE.png", help="Draw a map of the flags to this file.")
+    ] = None,
+    value: Annotated[
+        str | None, option(metavar="COLUMN", help="Column of the values, if there are several; of a table.")
+    ] = None,
+    mean: Annotated[
+        str | None,
+        option(metavar="TERM", help="Trend, or a column of each place such as its elevation; of a table."),
+    ] = None,
+    times: Annotated[
+        bool,
+        typer.Option("--all-times", help="Let values of all times predict each other; of a table."),
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Print the observations that all others contradict, the worst first, and what would make them right.
+
+    Each value is predicted from the others. Of a table that is given, the result has all its rows and the
+    columns flag, expected, expected_std and suggestion. A job says itself what its observations are, and what
+    is known of kernel, noise and mean.
+    """
+    with reported_errors(debug=debug):
+        given = {"--value": value, "--mean": mean, "--all-times": times or None}
+        if observations.suffix == ".toml":
+            found = _of_job(observations, rate, [name for name, said in given.items() if said is not None])
+            table = None
+        else:
+            from cagp_dist.kriging import Kriging
+            from cagp_dist.kriging.checking import checked_by, table_as_it_is, with_flags
+
+            model = Kriging(value=value, mean=mean, at="observed" if times else None)
+            found = checked_by(model, str(observations), rate)
+            table = with_flags(table_as_it_is(str(observations)), found)
+        _show(found)
+        if output is not None:
+            rows = found.dataset().to_dataframe() if table is None else table
+            rows.to_csv(output, index=False)
+            typer.echo(output)
+        if map_ is not None:
+            found.draw().savefig(map_, dpi=150)
+            typer.echo(map_)
+
+
+def _of_job(path: Path, rate: float, given: list[str]) -> "CheckedObservations":
+    """Check the observations of a job."""
+    from cagp_dist.cli.options import loaded_job
+    from cagp_dist.errors import ConfigurationError
+    from cagp_dist.service.run import check_job
+
+    if given:
+        raise ConfigurationError(
+            f"{' and '.join(given)} is of tables, and {path} is a job, which says that itself; leave it out.",
+            key="check-of-job",
+        )
+    with Display() as display:
+        return check_job(loaded_job(path, None), rate, observe=display)
+
+
+def _show(found: "CheckedObservations") -> None:
+    """Print what is flagged, the worst first."""
+    checked = found.checked
+    typer.echo(f"{checked.count:,} of {found.points.count:,} values are flagged (rate {checked.rate:g})")
+    if checked.count:
+        worst = found.worst()
+        typer.echo(worst[:SHOWN].to_string(index=False, float_format=lambda number: f"{number:.5g}"))
+        if len(worst) > SHOWN:
+            typer.echo(f"... and {len(worst) - SHOWN:,} others, which --output writes")
