@@ -54,6 +54,7 @@ a sum, of parts with a lengthscale for each coordinate, or of linear functions o
 
 SPACE, TIME, DEPTH = "space", "time", "depth"  # axes; any other name is that of a label
 VARIABLE, ROW, PLACE = "variable", "row", "place"  # labels that observations of several variables have
+NO_LABEL = -1.0  # of points that share nothing with any other
 RESERVED_AXES = (SPACE, TIME, DEPTH, VARIABLE, ROW, PLACE)  # names that columns of other labels cannot have
 NAME_OF_SPACE = "lengthscale"  # of a number in space; others have their axis behind it
 SPACE_COLUMNS = 3  # of points that have other axes beside space: unit vectors, or x, y and 0 of a plane

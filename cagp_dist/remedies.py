@@ -27,6 +27,10 @@ class Remedy(Enum):
     )
     SMALLER_REGIONS = ("ask for smaller chunks of the map", None)
     FROM_STORE = ("use krige_store, which has no more of a map in memory than its tasks need", None)
+    ERRORS_FROM_NEAR = (
+        'use solver=cagp.Neighbours(shared_errors="near"), whose error bars are wider',
+        'write shared_errors = "near" in [solver], whose error bars are wider',
+    )
     VARIANCES_ALONE = ('ask for covariance="diagonal"', None)
     COARSER_GRID = ("use a coarser grid", "raise [observations] grid_degrees")
     FEWER_OBSERVED = ("fit on fewer points", "lower [design] train.count")

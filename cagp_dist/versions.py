@@ -50,6 +50,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Units that are asked for are converted; any kernel in time is tried with a part that lasts.",
     ),
+    NumericalVersion(
+        "0.9.0",
+        "2026-11-29",
+        "Neighbours find errors that are shared from all observations; rows without a name share none.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

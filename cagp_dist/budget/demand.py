@@ -34,6 +34,7 @@ class Demand:
     wide: tuple[tuple[int, int], ...] = ()
     bounds: bool = False  #: whether bounds of the computational variance are wanted beside the posterior
     lanczos_steps: int = 0  #: of the quadrature that tightens these bounds
+    groups: int = 0  #: of observations that share an error, where neighbours leave these to all of them
     keeps_weights: bool = False  #: whether sweeps keep what they add up: one more tall matrix
 
     @property

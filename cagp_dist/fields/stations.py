@@ -68,9 +68,8 @@ def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -
     if fields.names is not None:
         coordinates[STATION_NAME] = (PLACE, fields.names.astype(str))
     for axis, names in fields.labels.items():
-        called = np.array([*names, ""])  # what has no name has an integer after theirs
-        codes = np.minimum(fields.static[axis].astype(np.intp), len(names))
-        coordinates[axis] = (PLACE, called[codes], LABEL)
+        called = np.array([*names, ""])  # the last one is that of `NO_LABEL`
+        coordinates[axis] = (PLACE, called[fields.static[axis].astype(np.intp)], LABEL)
     if (deep := fields.depths) is not None:
         coordinates[DEPTH] = (PLACE, deep.values, {NAMED: deep.name, **about_depth(deep.units)})
     return xr.Dataset(

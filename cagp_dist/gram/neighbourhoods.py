@@ -335,27 +335,69 @@ def cell_weights(
     """Sparse weights (q, n) of the means of a cell, on a halo that is ``index`` of n observations."""
     from scipy.sparse import csr_array, vstack
 
-    from cagp_dist.triangles import solve_rows_back
-
     rows, order = [], []
     means = LeafMeans.of_cell(kernel, X, noise, settings)
     shared = _groups_of(kernel, X, targets, settings, means)
     for group in _solved(kernel, X, noise, np.zeros((len(X), 0)), targets, settings, means, shared):
-        weights = group.known.copy()
-        if group.drift is not None:
-            weights += group.drift.weights(group)
-        solve_rows_back(group.table, group.inverses, weights)
-        c = group.coarse.size
-        own, of = weights[:, c:], group.members
-        if group.means is not None:
-            common, points = group.means.spread(group.coarse, weights[:, :c])
-            own, of = np.hstack([own, common]), np.concatenate([of, points])
-        g, size = own.shape
-        made = csr_array((own.reshape(-1), np.tile(index[of], g), np.arange(g + 1) * size), shape=(g, n))
-        made.sum_duplicates()
-        rows.append(made)
+        own, of = group.weights()
+        rows.append(_sparse_rows(own, index[of], n))
         order.append(group.here)
     return csr_array(vstack(rows, format="csr")[np.argsort(np.concatenate(order))])
+
+
+class CellOfGroups(NamedTuple):
+    """Means (q, T) and downdates (q,) of a cell; weights (q, g) of groups; see `CellPosterior`."""
+
+    mean: Array
+    downdate: Array
+    of_groups: "csr_array"
+    left_out: int
+    fewest: int
+
+
+def cell_of_groups(
+    kernel: Kernel,
+    X: Array,
+    noise: Array,
+    columns: Array,
+    groups_of: Indices,
+    targets: Array | LinearFunctionals,
+    settings: Settings,
+    count: int,
+) -> CellOfGroups:
+    """Do as `cell_distributions`, and add up the weights of each of ``count`` groups of observations.
+
+    Observation i is in groups ``groups_of[i]`` (m, axes), -1 for none.
+    """
+    from scipy.sparse import csr_array, vstack
+
+    means = LeafMeans.of_cell(kernel, X, noise, settings)
+    shared = _groups_of(kernel, X, targets, settings, means)
+    mean, downdate = np.zeros((len(targets), columns.shape[1])), np.empty(len(targets))
+    rows, order, left_out, fewest = [], [], 0, len(X)
+    for group in _solved(kernel, X, noise, columns, targets, settings, means, shared):
+        mean[group.here] = group.known @ group.values.T
+        downdate[group.here] = np.einsum("ij,ij->i", group.known, group.known)
+        own, of = group.weights()
+        beside = groups_of[of].reshape(-1)
+        there = beside >= 0
+        repeated = np.repeat(own, groups_of.shape[1], axis=1)[:, there]
+        rows.append(_sparse_rows(repeated, beside[there], count))
+        order.append(group.here)
+        left_out, fewest = left_out + group.left_out, min(fewest, len(group.members))
+    of_groups = csr_array(vstack(rows, format="csr")[np.argsort(np.concatenate(order))])
+    return CellOfGroups(mean, downdate, of_groups, left_out, fewest)
+
+
+def _sparse_rows(values: Array, columns: Indices, count: int) -> "csr_array":
+    """Rows (g, count) with values (g, m) in the same columns (m,), which may repeat."""
+    from scipy.sparse import csr_array
+
+    g, size = values.shape
+    starts = np.arange(g + 1) * size
+    made = csr_array((values.reshape(-1), np.tile(columns, g), starts), shape=(g, count))
+    made.sum_duplicates()
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,6 +414,20 @@ class _Group:
     values: Array
     known: Array
     drift: "_Drift | None"
+
+    def weights(self) -> tuple[Array, Indices]:
+        """Weights (g, m) of observations in the predictions, and which these are; some may repeat."""
+        from cagp_dist.triangles import solve_rows_back
+
+        weights = self.known.copy()
+        if self.drift is not None:
+            weights += self.drift.weights(self)
+        solve_rows_back(self.table, self.inverses, weights)
+        c = self.coarse.size
+        if self.means is None:
+            return weights, self.members
+        common, points = self.means.spread(self.coarse, weights[:, :c])
+        return np.hstack([weights[:, c:], common]), np.concatenate([self.members, points])
 
 
 @dataclass(frozen=True, eq=False)

@@ -643,7 +643,8 @@ class Kriging:
         together = wanted_of(targets, observed)
         if points.in_time:
             together = together.part(np.arange(min(len(together.X), MOST_TOGETHER)))
-        plan_of_map(points, together, solver, call.resources, kernel_parts=len(families(given_kernel(self))))
+        parts, groups = len(families(given_kernel(self))), sum(map(len, observed.labels.values()))
+        plan_of_map(points, together, solver, call.resources, kernel_parts=parts, groups=groups)
 
     def _solved(
         self,

@@ -13,7 +13,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.gram.targets import joined_targets
-from cagp_dist.kernels import DEPTH, VARIABLE
+from cagp_dist.kernels import DEPTH, NO_LABEL, VARIABLE
 from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.map_targets import MapTargets, of_places
 from cagp_dist.means import RegionalLinear, WithCovariates
@@ -25,7 +25,7 @@ from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.in_units import normal_in_units, quantiles_in_units
 from cagp_dist.pipeline.labelled_fit import variances_of
-from cagp_dist.pipeline.labels import NO_LABEL, shared_errors
+from cagp_dist.pipeline.labels import shared_errors
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_samples import Draws
 from cagp_dist.pipeline.task import Result

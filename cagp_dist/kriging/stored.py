@@ -42,10 +42,9 @@ from cagp_dist.fields.observed_objects import read
 from cagp_dist.gp import condition
 from cagp_dist.gram.metric import Metric, metric, scaled_columns
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes
-from cagp_dist.kernels import DEPTH, TIME, Kernel
+from cagp_dist.kernels import DEPTH, NO_LABEL, TIME, Kernel
 from cagp_dist.kriging.map_dataset import CONVENTIONS
 from cagp_dist.pipeline import Neighbours, Progress, Status
-from cagp_dist.pipeline.labels import NO_LABEL
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.remedies import Remedy
@@ -148,7 +147,8 @@ def krige_store(
         Variable with the standard deviation of the error of each observation, which replaces the
         ``noise_variance`` of the prior.
     solver : Neighbours, optional
-        64 nearest neighbours by default. "auto" is not possible here.
+        64 nearest neighbours by default. "auto" is not possible here, and errors that labels share are found
+        from the neighbours alone: error bars hold, and are wide.
     chunks : mapping of str to int, optional
         Cells of a region along some axes; a region is a chunk of the output. By default regions span the last
         two axes and are as wide as high, with at most 16,384 cells.
@@ -582,7 +582,7 @@ def solve_region(job: MapJob, size: Sizes, where: Region, axes: tuple[Array, ...
         rows[:, :p],
         rows[:, p],
         targets,
-        solver=job.solver,
+        solver=replace(job.solver, shared_errors="near"),
         executor=SerialExecutor(),
         memory_limit_bytes=job.limit,
     )

@@ -8,10 +8,8 @@ import numpy as np
 from cagp_dist.arrays import Indices
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.kernels import PLACE, VARIABLE, in_order_of_columns
+from cagp_dist.kernels import NO_LABEL, PLACE, VARIABLE, in_order_of_columns
 from cagp_dist.pipeline.observations import Observations
-
-NO_LABEL = -1.0  # Of targets, which have no part in what observations share
 
 
 @dataclass(frozen=True)
@@ -32,16 +30,23 @@ NO_LABELS = Labels()
 
 
 def check_groups(points: Observations, axes: Sequence[str]) -> None:
-    """Raise `ArgumentError` where groups tell nothing: one for all observations, or one for each."""
+    """Raise `ArgumentError` where groups tell nothing: none, one for all observations, or one for each."""
     for axis in axes:
         groups, counts = np.unique(points.beside[axis][points.there], return_counts=True)
+        named = groups != NO_LABEL
+        if not named.any():
+            raise ArgumentError(
+                f"no observation has a name in {axis!r}: there is no error that any share; leave bias_by "
+                "out, or name another column.",
+                key="no-groups",
+            )
         if groups.size < 2:
             raise ArgumentError(
                 f"all observations have the same {axis!r}: an error that all share cannot be told from the "
                 "mean, which has it already; leave bias_by out.",
                 key="one-group",
             )
-        if counts.max() < 2:
+        if counts[named].max() < 2:
             raise ArgumentError(
                 f"each observation has {axis!r} of its own: an error of one observation cannot be told from "
                 "its noise; leave bias_by out.",
@@ -94,7 +99,7 @@ def shared_errors(points: Observations, axis: str, groups: int) -> LinearFunctio
     """Give the error of each group with a name as what its label adds to the field at a place of it."""
     labels, axes = points.beside[axis].astype(np.intp), in_order_of_columns(points.beside)
     first = np.zeros(groups, dtype=np.intp)
-    named = np.flatnonzero(labels < groups)[::-1]
+    named = np.flatnonzero(labels != NO_LABEL)[::-1]
     first[labels[named]] = named
     there = points.X[first]
     there[:, -len(axes) :] = NO_LABEL

@@ -95,8 +95,12 @@ def plan_of_map(
     resources: Resources,
     *,
     kernel_parts: int,
+    groups: int = 0,
 ) -> Plan:
-    """Plan a map before anything is fitted: `BudgetError` if it does not fit."""
+    """Plan a map before anything is fitted: `BudgetError` if it does not fit.
+
+    ``groups`` of observations share an error.
+    """
     grid = observed.grid_of(observed.there).like(targets.grid) if solver.needs_grid else None
     present, q = observed.present[:, observed.there], len(targets.X)
     fullest = int(np.count_nonzero(present, axis=1).max())
@@ -109,6 +113,7 @@ def plan_of_map(
         shares_memory=resources.executor.shares_memory,
         memory_limit_bytes=resources.memory_bytes,
         kernel_parts=kernel_parts,
+        groups=groups,
         cell_nodes=0 if targets.cells is None else len(targets.cells.nodes),
         bounds=bounds_are_cheap(solver, observed=fullest, targets=q),
     )

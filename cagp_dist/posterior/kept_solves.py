@@ -81,8 +81,13 @@ def plan_of_products(plan: Plan, weights: Sequence[MemoReader]) -> Plan:
 
 
 def _key_of(prior: Prior, problem: Problem, solver: Solver, plan: Plan) -> str | None:
-    """Key of the weights of a problem; None where it is solved by whole rings, or has no targets."""
+    """Key of the weights of a problem; None where it is solved by whole rings, or has no targets.
+
+    And where neighbours are not all that has weights.
+    """
     if plan.rings_per_block or problem.q == 0:
+        return None
+    if isinstance(solver, Neighbours) and solver.sharing(problem) is not None:
         return None
     points = (problem.gram.X, target_points(problem.targets))
     basis = [prior.basis_at(X) for X in points] if prior.estimates_mean else []

@@ -275,6 +275,7 @@ def demand_of(
     wide: tuple[tuple[int, int], ...] = ()
     if isinstance(solver, Neighbours) and isinstance(targets, LinearFunctionals):
         wide = solver.touched(gram.X, targets, scale=metric(gram.kernel, gram.X.shape[1]))
+    sharing = None if not isinstance(solver, Neighbours) else solver.sharing(problem)
     return Demand(
         n=gram.shape[0],
         q=problem.q,
@@ -287,6 +288,7 @@ def demand_of(
         kernel_parts=len(gram.kernel.parts),
         cell_nodes=len(targets.nodes) if isinstance(targets, LinearFunctionals) else 0,
         wide=wide,
+        groups=0 if sharing is None else sharing.variances.size,
         grid=None if not isinstance(gram, (RingGram, MaskedRings)) else _size_of(gram, targets),
     )
 

@@ -264,6 +264,7 @@ def _demands(
         shares_memory=workforce.shares_memory,
         memory_limit_bytes=memory_limit(job.cluster, workforce) or workforce.memory_bytes,
         kernel_parts=job.prior.parts,
+        groups=size.biases,
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.joined or size.observed, targets=size.targets),
     )

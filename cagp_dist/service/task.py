@@ -31,7 +31,7 @@ from cagp_dist.fields.tables import Depths, check_depth_units, read_places
 from cagp_dist.geometry import coinciding
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
-from cagp_dist.kernels import AUTO, DEPTH, KERNELS, VARIABLE, Family, Lengthscales, families_of
+from cagp_dist.kernels import AUTO, DEPTH, KERNELS, NO_LABEL, VARIABLE, Family, Lengthscales, families_of
 from cagp_dist.means import MEANS, EstimatedMean, MeanFamily, PlacedFamily, WithCovariates
 from cagp_dist.pipeline import (
     MOST_FLAT,
@@ -51,7 +51,7 @@ from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.depth_fit import ways_in_depth
 from cagp_dist.pipeline.fitted_model import ellipse_of
-from cagp_dist.pipeline.labels import NO_LABEL, Labels, check_groups, shared_errors, with_pairs
+from cagp_dist.pipeline.labels import Labels, check_groups, shared_errors, with_pairs
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, known_at, known_of, unknown_text
 from cagp_dist.pipeline.map_points import MapPoints, Targets

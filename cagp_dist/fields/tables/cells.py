@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from cagp_dist.fields.tables.degrees import (
     read_axis,
 )
 from cagp_dist.fields.tables.grouping import Depths, Places, PlaneColumns
+from cagp_dist.kernels import NO_LABEL
 from cagp_dist.variables import bare
 from cagp_dist.variables.stated_units import Units
 from cagp_dist.variables.units import difference_factor
@@ -146,7 +146,7 @@ def static_columns(frame: Columns, names: Collection[str]) -> dict[str, str]:
 def read_labels(
     frame: Columns, names: Collection[str], kept: Indices
 ) -> tuple[dict[str, Array], dict[str, tuple[str, ...]]]:
-    """Read columns of names as integers from 0, and the names; each empty cell has an integer after these."""
+    """Read columns of names as integers from 0, and the names; an empty cell is `NO_LABEL`."""
     codes, called = {}, {}
     for name in names:
         column = str(frame.find("bias_by", name, ()))
@@ -158,9 +158,9 @@ def read_labels(
 
 
 def codes_of(texts: Sequence[str], names: Sequence[str]) -> Array:
-    """Give the place of each text among names; of empty ones the integers after these, each its own."""
-    order, own = {name: at for at, name in enumerate(names)}, count(len(names))
-    return np.array([float(order[text] if text else next(own)) for text in texts])
+    """Give the place of each text among names; of empty ones `NO_LABEL`."""
+    order = {"": NO_LABEL, **{name: float(at) for at, name in enumerate(names)}}
+    return np.array([order[text] for text in texts])
 
 
 def read_depths(frame: Columns, name: str, kept: Indices, marks: MissingMarks) -> Depths:

@@ -27,12 +27,14 @@ from cagp_dist.gram.neighbourhoods import (
     LEAF,
     PIECE,
     Cell,
+    CellOfGroups,
     CellPosterior,
     Groups,
     Settings,
     around,
     cell_count,
     cell_distributions,
+    cell_of_groups,
     cell_weights,
     cells,
     downdated,
@@ -55,7 +57,9 @@ from cagp_dist.solvers.interface import (
     check_no_start,
     no_op,
 )
+from cagp_dist.solvers.local.shared_errors import SharedErrors, Sharing, extent_of, incidence
 from cagp_dist.solvers.status import Status
+from cagp_dist.text import counted
 from cagp_dist.tiling import block_ranges
 
 if TYPE_CHECKING:
@@ -67,6 +71,7 @@ T = TypeVar("T")
 NEIGHBOURS = {"description": 'an integer of at least 1, or "auto"', "example": 64}
 
 Drift = Literal["none", "constant", "linear"]
+SharedErrorsFrom = Literal["all", "near"]
 
 JOINT_ROWS = 256  # Targets of a task of the joint distribution
 
@@ -120,6 +125,12 @@ class Neighbours:
         For kernels of space and time: do not use observations after the time of a target, as in forecasts and
         honest hindcasts. A target before all observations keeps the prior. Each time with different
         observations has its own search.
+    shared_errors : {"all", "near"}
+        From which observations errors are found that labels share (`SameLabel`). "all": from all of them,
+        beside neighbours of the field alone: the exact posterior where these are all, else stated within a
+        few per cent of a standard deviation (math 25); up to 4 bytes for each pair of groups, and 16 for each
+        observation and neighbour. "near": from the neighbours, as all else: calibrated exactly, and wide, as
+        other observations of a group are far away. So it is with a drift, and causal.
     wider : float, optional
         What "auto" found: the median of the ratio of standard deviations at the sampled targets.
 
@@ -151,6 +162,7 @@ class Neighbours:
     group: int | None = field(default=None, metadata={"least": 1, "most": 2048, "example": 64})
     drift: Drift = "none"
     causal: bool = field(default=False, metadata={"job": False})
+    shared_errors: SharedErrorsFrom = "all"
     wider: float | None = field(default=None, compare=False, repr=False, metadata={"job": False})
 
     iterations: ClassVar[int] = 1
@@ -165,6 +177,7 @@ class Neighbours:
         if self.group is not None:
             check_count("group", self.group, least=1)
         check_word("drift", self.drift, get_args(Drift))
+        check_word("shared_errors", self.shared_errors, get_args(SharedErrorsFrom))
 
     def members(self, n: int) -> int:
         """Count what a target by itself is conditioned on, of n observations."""
@@ -213,12 +226,17 @@ class Neighbours:
             support = min(n, q * k)
             peak += 24 * demand.q**2 + 12 * q * weights
             entries += support * min(n, JOINT_ROWS * k) * -(-demand.q // JOINT_ROWS)
-        check_peak(demand, method, peak, Remedy.FEWER_TEST_POINTS, Remedy.FROM_STORE)
+        if shared := demand.groups if self._takes_errors_from_all else 0:
+            method += f", and errors of {counted(shared, 'group')} from all observations"
+            beside = extent_of(n, shared, k, q * weights)
+            peak, entries, flops = peak + beside.nbytes, entries + beside.entries, flops + beside.flops
+        remedies = Remedy.FEWER_TEST_POINTS, Remedy.FROM_STORE
+        check_peak(demand, method, peak, *remedies, *[Remedy.ERRORS_FROM_NEAR] * bool(shared))
         cells = cell_count(q)
         plan = plan_without_tiles(demand, method, None, peak, entries, flops, cells)
         plan = replace(
             plan,
-            kept_columns=demand.fields + 1,
+            kept_columns=0 if shared else demand.fields + 1,
             # the process that asks finds the neighbours of all, and then each cell is solved by itself
             chain_flops=SEARCH_FLOPS * (n + q) + plan.work.flops // max(cells, 1),
             caller_bytes=peak - least.at_once * least.task,
@@ -237,6 +255,9 @@ class Neighbours:
         """Choose what "auto" leaves open, by points, kernel and noise alone; the solver itself otherwise."""
         if self.neighbours != "auto":
             return self
+        if (sharing := self.sharing(problem)) is not None:
+            targets, _ = sharing.field_of(list_targets(problem.targets))
+            problem = replace(problem, gram=sharing.gram, targets=targets)
         if problem.q == 0:
             return replace(self, neighbours=TRIALS[0][0])
         gram, places = problem.gram, target_points(problem.targets)  # of functionals the nodes
@@ -286,6 +307,9 @@ class Neighbours:
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the one state, of all targets."""
         check_no_start(problem)
+        if (sharing := self.sharing(problem)) is not None:
+            yield self._with_shared_errors(problem, sharing, executor)
+            return
         solver = self.settled(problem, executor=executor)
         work = _Work(solver, problem.gram, list_targets(problem.targets), executor, problem.heard)
         with single_threaded_blas():
@@ -306,6 +330,54 @@ class Neighbours:
             dropped=left_out,
         )
 
+    @property
+    def _takes_errors_from_all(self) -> bool:
+        return self.shared_errors == "all" and self.drift == "none" and not self.causal
+
+    def sharing(self, problem: Problem) -> Sharing | None:
+        """Which observations share errors; None where none do, or neighbours tell them apart alone."""
+        if not self._takes_errors_from_all:
+            return None
+        return Sharing.of(problem.gram)
+
+    def _of_field(
+        self, problem: Problem, sharing: Sharing, executor: Executor
+    ) -> "tuple[Neighbours, _Work, Indices]":
+        """Give the solver and the work of the field alone, and which targets have a part of it."""
+        solver = self.settled(problem, executor=executor)
+        targets, which = sharing.field_of(list_targets(problem.targets))
+        return solver, _Work(solver, sharing.gram, targets, executor, problem.heard), which
+
+    def _with_shared_errors(self, problem: Problem, sharing: Sharing, executor: Executor) -> State:
+        """Give the state of a problem whose observations share errors (math 25)."""
+        solver, work, which = self._of_field(problem, sharing, executor)
+        beside, columns = sharing.errors_of(list_targets(problem.targets)), problem.residuals
+        with single_threaded_blas():
+            found = work.of_groups(columns, sharing.groups, sharing.variances.size)
+        left = beside - _scattered(found.of_groups, which, problem.q)
+        errors = SharedErrors(sharing, left, neighbours=solver.neighbours_of_all, executor=executor)
+        mean = left @ errors.estimate(columns)
+        mean[which] += found.mean
+        if problem.full_covariance:
+            own = beside.multiply(sharing.variances) @ beside.T
+            downdate = own.toarray() - errors.covariance()
+            with single_threaded_blas():
+                downdate[np.ix_(which, which)] += work.joint(work.weights())
+        else:
+            downdate = beside.multiply(beside) @ sharing.variances - errors.variances()
+            downdate[which] += found.downdate
+        n = sharing.gram.shape[0]
+        status = _status(problem.gram, found.fewest == n and errors.neighbours == n - 1)
+        return State(
+            1, slice(0, problem.q), mean, downdate, status, downdate_psd=False, dropped=found.left_out
+        )
+
+    @property
+    def neighbours_of_all(self) -> int:
+        """Neighbours that were settled on."""
+        assert self.neighbours != "auto"
+        return self.neighbours
+
     def mean(
         self,
         problem: Problem,
@@ -316,12 +388,37 @@ class Neighbours:
         search: "NeighbourSearch | None" = None,
     ) -> tuple[Array, Status]:
         """``W b`` (q, T) for right-hand sides (n, T); a search serves all of those of one problem."""
-        solver, search = self.settled(problem, executor=executor), search or NeighbourSearch(-1)
+        search = search or NeighbourSearch(-1)
+        if (sharing := self.sharing(problem)) is not None:
+            found, status = self._mean_with_shared_errors(problem, sharing, executor, search)
+            done(1)
+            return found, status
+        solver = self.settled(problem, executor=executor)
         with single_threaded_blas():
             work = _Work(solver, problem.gram, list_targets(problem.targets), executor)
             found, _, _, exact = work.distributions(problem.residuals, search=search)
         done(1)
         return found, _status(problem.gram, exact)
+
+    def _mean_with_shared_errors(
+        self, problem: Problem, sharing: Sharing, executor: Executor, search: "NeighbourSearch"
+    ) -> tuple[Array, Status]:
+        """Give means alone, and keep the estimate of errors for other right-hand sides."""
+        solver, work, which = self._of_field(problem, sharing, executor)
+        columns = problem.residuals
+        if search.errors is None:
+            beside = sharing.errors_of(list_targets(problem.targets))
+            with single_threaded_blas():
+                found = work.of_groups(columns[:, :0], sharing.groups, sharing.variances.size)
+            left = beside - _scattered(found.of_groups, which, problem.q)
+            search.errors = SharedErrors(
+                sharing, left, neighbours=solver.neighbours_of_all, executor=executor
+            )
+        mean = search.errors.left @ search.errors.estimate(columns)
+        with single_threaded_blas():
+            of_field, _, _, exact = work.distributions(columns, search=search)
+        mean[which] += of_field
+        return mean, _status(problem.gram, exact and search.errors.neighbours == sharing.gram.shape[0] - 1)
 
     def weights_of_target(self, n: int) -> int:
         """Observations that have a weight for a target, about: in groups as many as were measured."""
@@ -399,6 +496,7 @@ class NeighbourSearch:
     cells: list[tuple[Cell, Groups]] = field(default_factory=list)
     weights: "csr_array | None" = None  # of functionals over wide regions
     whole: bool = False  # all cells are there
+    errors: SharedErrors | None = None  # that observations share
 
     def fits(self, size: int) -> bool:
         """Take so many bytes of the room; drop all cells where there is not enough."""
@@ -492,6 +590,46 @@ class _Work:
             search.whole = True
         exact = exact and self._settings.drift == "none" and not self._causal
         return mean, downdate, left_out, exact
+
+    def of_groups(self, columns: Array, groups: Indices, count: int) -> CellOfGroups:
+        """Means (q, T) and downdates (q,), and the weights (q, count) of groups (n, axes) of observations."""
+        from scipy.sparse import csr_array
+
+        targets, gram = self._targets, self._gram
+        q, n = len(targets), gram.shape[0]
+        mean, downdate, left_out, fewest = np.zeros((q, columns.shape[1])), np.zeros(q), 0, n
+        narrow, parts = np.arange(q), list[tuple[Indices, "csr_array"]]()
+        if isinstance(targets, LinearFunctionals) and q:
+            spread = wide(targets, gram.X, scale=self._scale, neighbours=self._settings.neighbours)
+            narrow = np.setdiff1d(narrow, spread)
+            if spread.size:
+                weights, fewest = self._of_wide(targets.part(spread)), 0
+                mean[spread] = weights @ columns
+                downdate[spread] = self._each(weights, targets.part(spread))
+                parts.append((spread, csr_array(weights @ incidence(groups, count))))
+        chosen = part(targets, narrow)
+
+        def submit(cell: Cell, home: int) -> Handle[CellOfGroups]:
+            halo, here = cell.halo, narrow[cell.targets]
+            return self._executor.submit(
+                cell_of_groups,
+                self._kernel,
+                gram.X[halo],
+                gram.noise_variance[halo],
+                columns[halo],
+                groups[halo],
+                part(targets, here),
+                self._settings,
+                count,
+                home=home,
+            )
+
+        for cell, found in self._cells(chosen, submit):
+            here = narrow[cell.targets]
+            mean[here], downdate[here] = found.mean, found.downdate
+            left_out, fewest = left_out + found.left_out, min(fewest, found.fewest)
+            parts.append((here, found.of_groups))
+        return CellOfGroups(mean, downdate, _stacked(parts, count), left_out, fewest)
 
     def weights(self) -> "csr_array":
         """Sparse weights (q, n) of all observations."""
@@ -687,3 +825,14 @@ def _stacked(parts: "Iterable[tuple[Indices, csr_array]]", n: int) -> "csr_array
         return csr_array((0, n))
     order = np.argsort(np.concatenate([rows for rows, _ in found]))
     return csr_array(vstack([made for _, made in found], format="csr")[order])
+
+
+def _scattered(rows: "csr_array", which: Indices, q: int) -> "csr_array":
+    """Sparse rows of some targets as those of all q."""
+    from scipy.sparse import csr_array
+
+    if len(which) == q:
+        return rows
+    counts = np.zeros(q + 1, dtype=np.intp)
+    counts[1 + which] = np.diff(rows.indptr)
+    return csr_array((rows.data, rows.indices, np.cumsum(counts)), shape=(q, rows.shape[1]))
