@@ -435,7 +435,7 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> O
         beside = {axis: codes for axis, (codes, _) in labels_of(field).items()}
         if (depths := depths_of(field)) is not None:
             beside[DEPTH] = depths.values
-        if several := [each.name for each in variables_of(field)]:
+        if several := [each.name for each in several_variables(field)]:
             beside[VARIABLE] = np.argmax(field[VARIABLE].values[:, None] == np.array(several), axis=1) * 1.0
         found = Observations.from_points(
             north,
@@ -458,7 +458,7 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> O
     return found if gaps == "keep" else found.without_gaps()
 
 
-def variables_of(field: xr.Dataset) -> tuple[Variable, ...]:
+def several_variables(field: xr.Dataset) -> tuple[Variable, ...]:
     """Say which variables a field is of that has several; none of another one."""
     said = json.loads(field.attrs.get(VARIABLES, "[]"))
     return tuple(variable_of(str(each["name"]), each) for each in said)

@@ -85,7 +85,7 @@ def check_one_time(count: int) -> None:
     if count != 1:
         raise ConfigurationError(
             f'[prior] mean = "previous" is for one time after another, and the job has {count} times in one '
-            'run. Start `python -m pipelines.daily`, which does each in order, or give times = "latest".',
+            'run. Start `cagp daily`, which does each in order, or give times = "latest".',
             key="one-time",
         )
 

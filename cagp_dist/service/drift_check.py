@@ -79,7 +79,7 @@ def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
     version = series.current_version(root)
     if version is None:
         raise ConfigurationError(
-            f"there is no time series in {root}; expected the output folder of `python -m pipelines.daily`.",
+            f"there is no time series in {root}; expected the output folder of `cagp daily`.",
             key="no-series",
         )
     scores = read_group(version, series.SCORES)

@@ -56,7 +56,7 @@ from cagp_dist.service.task import (
     ChosenPoints,
     choice_line,
     choose_points,
-    family_of,
+    mean_of_job,
     prepare_job,
     wanted_places,
 )
@@ -159,7 +159,7 @@ def plan_job(
     # points of a field that can be looked at without a download
     seen = None
     if (field := peek(job)) is not None:
-        covered = family_of(job, field) if job.prior.covariates or job.prior.background else None
+        covered = mean_of_job(job, field) if job.prior.covariates or job.prior.background else None
         seen = choose_points(job, field, covered)
     size = _size(job, seen)
     if job.prior.is_previous and seen is not None:

@@ -12,6 +12,8 @@ from cagp_dist.service.events import Event
 from cagp_dist.store.atomic_files import whole_file
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from cagp_dist.service.run import Outcome
     from cagp_dist.service.series_status import SeriesStatus
 
@@ -121,11 +123,18 @@ class Metrics:
         yield "cagp_run_info", "Key, status and verdict of the last run.", [({**run, **verdict}, 1.0)]
         computed = not self.outcome.already_done
         yield "cagp_run_computed", "0 if the same run had been published before.", [({}, float(computed))]
+        of_each: list[tuple[dict[str, str], xr.Dataset]] = [
+            ({"variable": name} if name else {}, own) for name, own in self.outcome.by_variable.items()
+        ]
         yield (
             "cagp_score",
             "Scores at held-out points, in the units of the variable.",
             [
-                ({"score": name, "units": str(scores[name].attrs.get("units", "1"))}, float(scores[name]))
+                (
+                    {**about, "score": name, "units": str(own[name].attrs.get("units", "1"))},
+                    float(own[name]),
+                )
+                for about, own in of_each
                 for name in SCORES
             ],
         )
@@ -133,7 +142,8 @@ class Metrics:
             "cagp_coverage_ratio",
             "Share of held-out observations inside the error bars of a level.",
             [
-                ({"level": f"{float(level):g}"}, float(covered))
-                for level, covered in zip(scores["level"].values, scores["coverage"].values, strict=True)
+                ({**about, "level": f"{float(level):g}"}, float(covered))
+                for about, own in of_each
+                for level, covered in zip(own["level"].values, own["coverage"].values, strict=True)
             ],
         )

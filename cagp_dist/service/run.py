@@ -19,7 +19,7 @@ from cagp_dist.budget import Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.errors import ArgumentError, ConfigurationError, in_words_of_the_job
-from cagp_dist.fields.canonical import variables_of
+from cagp_dist.fields.canonical import several_variables
 from cagp_dist.fields.checked import CheckedObservations
 from cagp_dist.pipeline import Status
 from cagp_dist.pipeline.field_solves import Execution
@@ -85,7 +85,7 @@ class Outcome:
     already_done: bool  # whether the same run was there already and nothing was computed
     simulation: xr.Dataset | None = None  # group of the run, if fields were simulated
     regions: xr.Dataset | None = None  # group of the run, if means over regions were asked for
-    # of several variables, the scores of each by its name
+    # the scores of each of several variables by its name; of one, those above by ""
     by_variable: Mapping[str, xr.Dataset] = field(default_factory=dict)
     published_as: str = ""  # where readers find it: its path, or the address of which that is a copy
 
@@ -194,7 +194,8 @@ def run(
         with clock.stage("Results"):
             groups = groups_of(prepared, result)
         if not (solution.status.ok or publish_unconverged):
-            return Outcome(None, solution.status, groups["calibration"], already_done=False)
+            by_variable = _scores(prepared, groups)
+            return Outcome(None, solution.status, groups["calibration"], False, by_variable=by_variable)
         if simulations is not None:
             kept = replace(checkpoints, folder=checkpoints.folder / "simulation")
             simulate = partial(_simulated, prepared, model, simulations, kept.folder)
@@ -259,7 +260,7 @@ def _outcome(
         already_done=done,
         simulation=groups.get("simulation"),
         regions=groups.get("regions"),
-        by_variable={name: groups[group] for name, group in _scored(prepared).items()},
+        by_variable=_scores(prepared, groups),
         published_as=output.name_of(path),
     )
 
@@ -267,6 +268,11 @@ def _outcome(
 def _scored(prepared: PreparedJob) -> dict[str, str]:
     """Name the groups of held-out verification by variables."""
     return scored_groups([variable.name for variable in prepared.variables])
+
+
+def _scores(prepared: PreparedJob, groups: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    """Give the groups of held-out verification by variables."""
+    return {name: groups[group] for name, group in _scored(prepared).items()}
 
 
 @dataclass(frozen=True)
@@ -477,7 +483,7 @@ def _described(field: xr.Dataset) -> str:
     if "point" in field.sizes:
         name = next(iter(field.data_vars))
         values, times = int(field[name].notnull().sum()), field.sizes["time"]
-        places = field.sizes["point"] // max(len(variables_of(field)), 1)
+        places = field.sizes["point"] // max(len(several_variables(field)), 1)
         many = f"{counted(values, 'value')} of {counted(places, 'place')} at {counted(times, 'time')}"
         return f"{many} from {field.attrs['source']}"
     held = field[next(iter(field.data_vars))]

@@ -23,8 +23,8 @@ from cagp_dist.fields.canonical import (
     field_variable,
     labels_of,
     observation_points,
+    several_variables,
     space_of,
-    variables_of,
 )
 from cagp_dist.fields.selection import parse_times
 from cagp_dist.fields.tables import Depths, check_depth_units, read_places
@@ -277,7 +277,7 @@ class PreparedJob(ChosenPoints):
     """Everything a solve needs; what follows from the fields is worked out once."""
 
     job: Job
-    family: JobMean  # of the prior mean
+    mean: JobMean  # of the prior mean
     provenance: Mapping[str, str]  # source of the field, and digests of it and of all else that is read
     simulations: Simulations | None = None  # fields of the prior that are solved for as well
     fit_points: Observations | None = None  # the field at the times of the fit, if not its own
@@ -357,11 +357,11 @@ class PreparedJob(ChosenPoints):
             kernel = family[0]((float(lengthscale), float(deep)), variance)
         for axis, std in zip(table.bias_by, each(table.bias_std or ()), strict=True):
             kernel = kernel + SameLabel(std**2, axis)
-        return ModelSettings(kernel, self.family, noise_variance=numbers.noise_variance)
+        return ModelSettings(kernel, self.mean, noise_variance=numbers.noise_variance)
 
     def settings(self) -> ModelSettings:
         """Say of kernel and mean what the job does; the numbers are fitted."""
-        table, mean = self.job.prior, self.family
+        table, mean = self.job.prior, self.mean
         in_time = {name: (family,) for name, family in TIME_KERNELS.items()}
         fixed: Mapping[str, Sequence[float]] = {}
         nugget = None
@@ -481,33 +481,33 @@ def prepare_job(
     job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None, *, earlier: EarlierRuns | None = None
 ) -> PreparedJob:
     """Choose points, fit the prior mean and build the solver."""
-    family = family_of(job, field, fit_field)
-    chosen = choose_points(job, field, family)
+    mean = mean_of_job(job, field, fit_field)
+    chosen = choose_points(job, field, mean)
     points, design, wanted = chosen.points, chosen.design, chosen.wanted
-    read = cast("MeanFamily", family) if job.prior.reads_mean else None
+    read = cast("MeanFamily", mean) if job.prior.reads_mean else None
     if read is not None:
         for cells in (design.cells, design.mean_cells) if points.space.has_latitudes else ():
             if cells is not None:
                 read.check_covers(*cells.corners())
         read.check_covers(points.north, points.east)
-    elif design.region_means is not None and isinstance(family, PartlyKnown):
+    elif design.region_means is not None and isinstance(mean, PartlyKnown):
         nodes = design.region_means.nodes
-        known = known_at(family, nodes, points)
+        known = known_at(mean, nodes, points)
         if not known.all():  # a mean over a part of a region is another one
-            said = unknown_text(family, known, nodes, points.space, "points of the regions")
+            said = unknown_text(mean, known, nodes, points.space, "points of the regions")
             raise DataError(f"{said}; expected it around them. Check its region.", key="covariate-unknown")
     if chosen.seen is None:
-        check_every_time(points, design.train, family if job.prior.estimates_mean else None)
+        check_every_time(points, design.train, mean if job.prior.estimates_mean else None)
     provenance = {
         "source": str(field.attrs["source"]),
         "source_sha256": str(field.attrs["source_sha256"]),
         "content_sha256": content_sha256(field),
         **({PRELIMINARY: str(field.attrs[PRELIMINARY])} if PRELIMINARY in field.attrs else {}),
     }
-    if job.prior.background is not None and isinstance(family, Background):
-        provenance |= {"background": job.prior.background, "background_sha256": family.content_sha256}
-    elif isinstance(family, WithCovariates):
-        provenance |= {"covariates_sha256": family.content_sha256}
+    if job.prior.background is not None and isinstance(mean, Background):
+        provenance |= {"background": job.prior.background, "background_sha256": mean.content_sha256}
+    elif isinstance(mean, WithCovariates):
+        provenance |= {"covariates_sha256": mean.content_sha256}
     elif read is not None and read.content_sha256 is not None:
         kind, _, address = job.prior.mean.partition(":")
         provenance |= {kind: address, f"{kind}_sha256": read.content_sha256}
@@ -535,26 +535,26 @@ def prepare_job(
         depths=chosen.depths,
         depth_units=chosen.depth_units,
         job=job,
-        family=family,
+        mean=mean,
         provenance=provenance,
-        fit_points=None if fit_field is None else _fit_points(job, fit_field, family, points, field),
+        fit_points=None if fit_field is None else _fit_points(job, fit_field, mean, points, field),
         carried=carried,
     )
 
 
 def _fit_points(
-    job: Job, fit_field: xr.Dataset, family: JobMean, points: Observations, field: xr.Dataset
+    job: Job, fit_field: xr.Dataset, mean: JobMean, points: Observations, field: xr.Dataset
 ) -> Observations:
     """Observations of the times of a fit; at one depth, where those of the job are all at one."""
-    found, deep = _known_points(job, fit_field, family), depths_of(field)
+    found, deep = _known_points(job, fit_field, mean), depths_of(field)
     if deep is None or DEPTH in points.beside:
         return found
     return replace(found.keep(found.beside[DEPTH] == deep.values[0]), beside={})
 
 
-def family_of(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> JobMean:
+def mean_of_job(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> JobMean:
     """Read what the mean of a job is fitted from, or its background."""
-    table, variables = job.prior, variables_of(field)
+    table, variables = job.prior, several_variables(field)
     if variables:
         points = observation_points(field)
         n, means = points.north.size // len(variables), []
@@ -720,9 +720,9 @@ def _depths_of_targets(found: Depths | None, observed: Depths) -> Array:
     return found.values
 
 
-def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> ChosenPoints:
+def choose_points(job: Job, field: xr.Dataset, mean: JobMean | None) -> ChosenPoints:
     """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
-    points, named = _known_points(job, field, family), job.solver.build()
+    points, named = _known_points(job, field, mean), job.solver.build()
     named = Rings() if job.prior.is_previous else named
     seen = SeenTimes(points, job.design.window_hours, job.design.lead) if job.prior.in_time else None
     if seen is not None and points.times.size == 1 and seen.window_hours is None:
@@ -744,9 +744,9 @@ def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Chosen
     if deep is not None:
         depths = None if map_table is None else np.array(map_table.depths, dtype=np.float64)
         points = _in_depth(points, depths, wanted)
-    if wanted is not None and isinstance(family, PartlyKnown):
-        known = known_at(family, wanted.X, points)
-        _tell_unknown(family, known, wanted.X, wanted.space, "targets", "left out")
+    if wanted is not None and isinstance(mean, PartlyKnown):
+        known = known_at(mean, wanted.X, points)
+        _tell_unknown(mean, known, wanted.X, wanted.space, "targets", "left out")
         wanted = wanted.at(np.flatnonzero(known))
 
     def solver_at(design: Design) -> Solver:
@@ -754,7 +754,7 @@ def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Chosen
             return chosen_solver(int(seen.counts(points.times, design.train).max()))
         return choose_solver(points, design.train) if named is None else named
 
-    variables = variables_of(field)
+    variables = several_variables(field)
     if variables:
         design = design_of_variables(points, len(variables), job.design, block_size(named))
         check_each_variable(points, design, variables)
@@ -768,9 +768,9 @@ def choose_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Chosen
         design = replace(
             design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
         )
-    if isinstance(family, PartlyKnown):
+    if isinstance(mean, PartlyKnown):
         cells, fine = (
-            _known_cells(each, family, points, spacing_of(points, design))
+            _known_cells(each, mean, points, spacing_of(points, design))
             for each in (design.cells, design.mean_cells)
         )
         design = replace(design, cells=cells, mean_cells=fine)
@@ -850,27 +850,27 @@ def _recalibration(job: Job, points: Observations, design: Design, solver: Solve
     return replace(found, scored_by_folds=design.folds is not None and found.method != "none")
 
 
-def _known_points(job: Job, field: xr.Dataset, family: JobMean | None) -> Observations:
+def _known_points(job: Job, field: xr.Dataset, mean: JobMean | None) -> Observations:
     """Observations of a field, without those where the mean is not known."""
     job.check_space(space_of(field))
     points = observation_points(field, gaps=job.observations.gaps)
     if job.prior.nugget_correlation:
         return with_pairs(points)
-    if not isinstance(family, PartlyKnown):
+    if not isinstance(mean, PartlyKnown):
         return points
-    known = known_at(family, points.positions, points)
-    _tell_unknown(family, known, points.positions, points.space, "observations", "left out")
+    known = known_at(mean, points.positions, points)
+    _tell_unknown(mean, known, points.positions, points.space, "observations", "left out")
     return points if known.all() else points.keep(known)
 
 
 def _known_cells(
-    cells: MapCells | None, family: PartlyKnown, points: Observations, spacing: float
+    cells: MapCells | None, mean: PartlyKnown, points: Observations, spacing: float
 ) -> MapCells | None:
     """Leave cells blank where the mean is not known."""
     if cells is None:
         return None
-    known = known_of(family, cells.inputs(spacing), points)
-    _tell_unknown(family, known, cells.X, cells.space, "cells", "blank")
+    known = known_of(mean, cells.inputs(spacing), points)
+    _tell_unknown(mean, known, cells.X, cells.space, "cells", "blank")
     return cells.only(known)
 
 

@@ -151,7 +151,7 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
     if times.size != 1:
         raise ArgumentError(
             f"the run {run} has {times.size} times, and its scores are of all of them together; expected "
-            "one. Run the job for each time, as `python -m pipelines.daily` does.",
+            "one. Run the job for each time, as `cagp daily` does.",
             key="several-times",
         )
     found = {name: read_group(run, name) for name in (*GRIDDED, "regions") if (run / name).is_dir()}

@@ -24,10 +24,13 @@ from cagp_dist.report.published import read_run
 from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import load_job
+from cagp_dist.service.metrics import Metrics
 from cagp_dist.service.run import fit_job
 from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.store import series
 from cagp_dist.store.series_check import check_series
+
+from ..prometheus import metrics_of
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +195,11 @@ def test_two_variables_of_a_job_are_those_of_a_call_without_the_places_that_are_
     verify_run(outcome.path)
     with pytest.raises(ConfigurationError):
         solve_again(outcome.path, points=2)
+    metrics = Metrics("two")
+    metrics.outcome = outcome
+    metrics.write(tmp_path / "two.prom", 0)
+    of_tmax = 'cagp_score{job="two",score="rmse",units="degC",variable="tmax"}'
+    assert metrics_of(tmp_path / "two.prom")[of_tmax] == float(groups["calibration_tmax"]["rmse"])
     series.append_runs(root / "out", [outcome.path])
     assert check_series(root / "out").compared == 1
     version = series.current_version(root / "out")

@@ -260,7 +260,7 @@ def test_a_damaged_run_before_is_named_and_done_again_by_its_job(after_first):
 def test_several_times_in_one_run_are_refused(job):
     text = refusal(lambda: run(job(2, times=DAYS[:2])))
     assert "2 times in one run" in text
-    assert "pipelines.daily" in text
+    assert "cagp daily" in text
     assert "2 times in one run" in refusal(lambda: plan_job(job(2, times=DAYS[:2])))
 
 

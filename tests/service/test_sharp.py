@@ -131,7 +131,7 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
     job = the_job(
         stores[store], tmp_path, design=design, solver={"name": "cholesky"}, settings={"split": split}
     )
-    prepared = replace(prepared_of(job), family=Known())  # as the class has it
+    prepared = replace(prepared_of(job), mean=Known())  # as the class has it
     result = result_of(prepared)
     solution, groups, prior = result.solution, groups_of(prepared, result), numbers_given(prepared)
     parts = [
