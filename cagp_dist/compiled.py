@@ -56,7 +56,7 @@ BY_WEIGHT, BY_ITS_SLOPE, BY_SLOPE_OF_SQUARES = 0, 1, 2
 # Of a label, an integer from 0: a table (labels, labels) of values; one where labels are the same, else zero.
 # Below zero are points that go with no other.
 TABLE, SAME = 7, 8
-LABELS, FIRST_ENTRY, FEW_LABELS = 4, 5, 8
+LABELS, FIRST_ENTRY, FEW_LABELS = 4, 5, 4
 
 # What `_packed` says of each part of a kernel: the first number of its profile and the one past the last, its
 # variance, one over its lengthscale, and from OWN on the same for each coordinate if each has its own.
@@ -562,13 +562,7 @@ def _product(numbers, scales, variance, X, first, Z, start, width, out, spare, k
     """Write values of a product of profiles, row by row; ``spare, kept`` are at least as long as ``out``."""
     begun = 0
     if _is_pair(numbers):
-        for factor in range(2):
-            said = numbers[FIRST_FACTOR + factor * OF_FACTOR : FIRST_FACTOR + (factor + 1) * OF_FACTOR]
-            values = out if factor == 0 else spare[: out.size]
-            for i in range(out.size // width):
-                row = values[i * width : (i + 1) * width]
-                _scaled_squared_distances(scales, X, first + i, Z, start, int(said[0]), int(said[1]), row)
-        _pair(numbers, variance, out, spare)
+        _evaluate_pair(numbers, scales, variance, X, first, Z, start, width, out, spare[: out.size])
         begun = 2
     for factor in range(begun, int(numbers[FACTORS])):
         said = numbers[FIRST_FACTOR + factor * OF_FACTOR : FIRST_FACTOR + (factor + 1) * OF_FACTOR]
@@ -579,8 +573,7 @@ def _product(numbers, scales, variance, X, first, Z, start, width, out, spare, k
                 out[:] = variance
             for i in range(out.size // width):
                 labels = Z[begin][start : start + width]
-                row, helper = out[i * width : (i + 1) * width], spare[:width]
-                _times_entries(own, X[begin, first + i], labels, helper, row)
+                _times_entries(own, X[begin, first + i], labels, out[i * width : (i + 1) * width])
         else:
             if own[KIND] == GLOBE:
                 _on_globe(
@@ -669,10 +662,50 @@ def _is_pair(numbers):
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _pair(numbers, variance, row, others):
-    """Turn squared distances in the coordinates of two profiles into values of their product, in place."""
-    one = numbers[int(numbers[FIRST_FACTOR + 4]) :]
-    two = numbers[int(numbers[FIRST_FACTOR + OF_FACTOR + 4]) :]
+def _evaluate_pair(numbers, scales, variance, X, first, Z, start, width, out, distances):
+    """Write values of a product of two profiles that share an exponential, row by row."""
+    first_columns = numbers[FIRST_FACTOR + 1] - numbers[FIRST_FACTOR]
+    second_columns = numbers[FIRST_FACTOR + OF_FACTOR + 1] - numbers[FIRST_FACTOR + OF_FACTOR]
+    other = 0 if first_columns == 1.0 and second_columns > 1.0 else 1
+    straight = min(first_columns, second_columns) == 1.0  # along one axis: no roots
+    for factor in range(2):
+        said = numbers[FIRST_FACTOR + factor * OF_FACTOR : FIRST_FACTOR + (factor + 1) * OF_FACTOR]
+        begin, end = int(said[0]), int(said[1])
+        values = distances if factor == other else out
+        for i in range(out.size // width):
+            row = values[i * width : (i + 1) * width]
+            if factor == other and straight:
+                _scaled_distances(scales[begin], X[begin, first + i], Z[begin], start, row)
+            else:
+                _scaled_squared_distances(scales, X, first + i, Z, start, begin, end, row)
+    if not straight:
+        _take_roots(distances)
+    _pair(numbers, other, variance, out, distances)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _scaled_distances(scale, x, z, start, out):
+    """Distances in one coordinate, in units of its lengthscale."""
+    there = z[start : start + out.size]
+    for j in range(out.size):
+        out[j] = abs((x - there[j]) * scale)
+
+
+@compiled(nogil=True)
+def _take_roots(row):
+    """Replace squares by what they are of."""
+    for j in range(row.size):
+        row[j] = math.sqrt(row[j])
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _pair(numbers, other, variance, row, distances):
+    """Turn squared distances of a profile into values of its product with the ``other`` one, in place.
+
+    Of the other one, the first or the second, are the ``distances``.
+    """
+    one = numbers[int(numbers[FIRST_FACTOR + (1 - other) * OF_FACTOR + 4]) :]
+    two = numbers[int(numbers[FIRST_FACTOR + other * OF_FACTOR + 4]) :]
     c0, c1 = variance * one[FIRST_COEFFICIENT], variance * one[FIRST_COEFFICIENT + 1]
     c2, c3 = variance * one[FIRST_COEFFICIENT + 2], variance * one[FIRST_COEFFICIENT + 3]
     d0, d1 = two[FIRST_COEFFICIENT], two[FIRST_COEFFICIENT + 1]
@@ -680,35 +713,38 @@ def _pair(numbers, variance, row, others):
     scale, other_scale = one[SCALE], two[SCALE]
     if c2 == 0.0 and c3 == 0.0 and d2 == 0.0 and d3 == 0.0:  # quicker
         for j in range(row.size):
-            a, b = min(math.sqrt(row[j]) * scale, _FAR), min(math.sqrt(others[j]) * other_scale, _FAR)
+            a, b = min(math.sqrt(row[j]) * scale, _FAR), min(distances[j] * other_scale, _FAR)
             row[j] = (c0 + a * c1) * (d0 + b * d1) * _exp_minus(min(a + b, _FAR))
         return
     for j in range(row.size):
-        a, b = min(math.sqrt(row[j]) * scale, _FAR), min(math.sqrt(others[j]) * other_scale, _FAR)
+        a, b = min(math.sqrt(row[j]) * scale, _FAR), min(distances[j] * other_scale, _FAR)
         left, right = c0 + a * (c1 + a * (c2 + a * c3)), d0 + b * (d1 + b * (d2 + b * d3))
         row[j] = left * right * _exp_minus(min(a + b, _FAR))
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _times_entries(numbers, label, labels, helper, row):
+def _times_entries(numbers, label, labels, row):
     """Multiply by what goes with pairs of labels: entries of a table, or whether they are the same."""
     if label < 0.0:
         row[:] = 0.0
-    elif numbers[KIND] == SAME:
+        return
+    if numbers[KIND] == SAME:
         for j in range(row.size):
             row[j] *= 1.0 if labels[j] == label else 0.0
-    elif numbers[LABELS] <= FEW_LABELS:  # comparing is quicker than looking up
-        many = int(numbers[LABELS])
-        entries = numbers[FIRST_ENTRY + int(label) * many : FIRST_ENTRY + (int(label) + 1) * many]
-        helper[:] = 0.0
-        for other in range(many):
-            entry, value = entries[other], float(other)
-            for j in range(row.size):
-                helper[j] += entry if labels[j] == value else 0.0
+        return
+    many = int(numbers[LABELS])
+    entries = numbers[FIRST_ENTRY + int(label) * many : FIRST_ENTRY + (int(label) + 1) * many]
+    if many == 2:  # comparing is quicker than looking up
+        first, second = entries[0], entries[1]
         for j in range(row.size):
-            row[j] *= helper[j]
+            row[j] *= first if labels[j] == 0.0 else second if labels[j] == 1.0 else 0.0
+    elif many <= FEW_LABELS:
+        first, second = entries[0], entries[1] if many > 1 else 0.0
+        third, fourth = entries[2] if many > 2 else 0.0, entries[3] if many > 3 else 0.0
+        for j in range(row.size):
+            low = first if labels[j] == 0.0 else second if labels[j] == 1.0 else 0.0
+            row[j] *= third if labels[j] == 2.0 else fourth if labels[j] == 3.0 else low
     else:
-        entries = numbers[FIRST_ENTRY + int(label) * int(numbers[LABELS]) :]
         for j in range(row.size):
             row[j] *= entries[int(labels[j])] if labels[j] >= 0.0 else 0.0
 

@@ -68,6 +68,7 @@ def cases():
     stretched = 3.0 * matern32(ellipse(HERE, 0.1, 2.5, -20.0, CENTRE))
     return {
         "product": (m32 * m12, points(HOURS), product),
+        "time before space": (m12 * m32, points(HOURS), product),
         "metric": (
             cagp.Matern32((0.1, 7.5), 2.0, axis=("space", "time")),
             points(HOURS),
@@ -303,6 +304,17 @@ def test_a_target_shares_no_error():
     for solver in (cagp.Cholesky(), cagp.ConjugateGradient(60), cagp.Neighbours(20)):
         found = cagp.condition(Prior(kernel, 0.3, 0.0), X[:20], y, there, solver=solver)
         np.testing.assert_allclose(found.variance, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5])
+def test_tables_of_any_size_are_looked_up(m):
+    """By comparing and by looking up; a label below zero goes with no other."""
+    C = np.random.default_rng(m).normal(size=(m, m))
+    table, labels = C @ C.T + np.eye(m), np.tile(np.arange(-1.0, m), 3)
+    X = np.column_stack([np.tile([0.6, 0.0, 0.8], (len(labels), 1)), labels])  # one place
+    expected = np.pad(table, (0, 1))[np.ix_(labels.astype(int), labels.astype(int))]  # -1: the last, zeros
+    kernel = cagp.Matern32(0.1, 2.0) * cagp.Coregion(table)
+    np.testing.assert_allclose(kernel(X, X), 2.0 * expected, rtol=1e-14)
 
 
 def test_labels_far_apart_are_no_distance():
