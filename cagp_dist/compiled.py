@@ -435,6 +435,39 @@ def evaluate_subsets(profiles, parts, points, members, lower, out):
             _evaluate_subtile(profiles, parts, parts.shape[0], own, start, own, start, m, tile)
 
 
+def _packed_pair(*parameters):
+    """Give a kernel as compiled functions see it, then another function of the same distance."""
+    return *_packed(*parameters[:3]), *_packed(*parameters[3:])
+
+
+@_of_kernel(outputs=2, pack=_packed_pair, parameters=6)
+@compiled(nogil=True, fastmath=CONTRACT)
+def evaluate_subsets_and_slopes(profiles, parts, slopes, slope_parts, points, members, out, out_slopes):
+    """Do as `evaluate_subsets` for a kernel of one distance and its slope at once: lower triangles alone.
+
+    Shapes: ``points`` (p, n), ``members`` (sets, m), ``out, out_slopes`` (sets, m, m).
+    """
+    m, start, zero = members.shape[1], np.int64(0), np.int64(0)  # a literal would be compiled for itself
+    own, squares, values = np.empty((points.shape[0], m)), np.empty(STRIP * m), np.empty(STRIP * m)
+    factor, variance = parts[0, INVERSE] * parts[0, INVERSE], parts[0, VARIANCE]
+    value, slope = _numbers(profiles, parts, zero), _numbers(slopes, slope_parts, zero)
+    for k in range(members.shape[0]):
+        for c in range(points.shape[0]):
+            for j in range(m):
+                own[c, j] = points[c, members[k, j]]
+        for first in range(0, m, STRIP):
+            last = min(first + STRIP, m)
+            u2, found = squares[: (last - first) * last], values[: (last - first) * last]
+            for i in range(first, last):
+                _squared_distances(own, i, own, start, u2[(i - first) * last : (i - first + 1) * last])
+            _scale(factor, u2, u2)
+            _value_and_share(value, slope, variance, u2, found)
+            for i in range(first, last):
+                here = (i - first) * last
+                _copy_row(found[here : here + i + 1], out[k, i, : i + 1])
+                _copy_row(u2[here : here + i + 1], out_slopes[k, i, : i + 1])
+
+
 @_of_kernel(outputs=1, points=(0, 2))
 @compiled(nogil=True, fastmath=CONTRACT)
 def evaluate_means(profiles, parts, X, row_shares, Z, shares, lower, out):
@@ -1061,7 +1094,7 @@ def _block_boxes(points, edges):
 def _value_and_share(of_value, of_share, variance, squares, values):
     """Turn squares of scaled distances u into kernel values, and into ``dk / d log(lengthscale) / u^2``.
 
-    The second in place; of closed forms one exponential serves both.
+    The second in place, or whatever other profile is given; of closed forms one exponential serves both.
     """
     kind = of_share[KIND]
     if kind == PIECES:

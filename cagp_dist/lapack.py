@@ -28,6 +28,7 @@ _SIGNATURES = {
     "dpotri": ("lapack", (_TEXT, _INT, _DATA, _INT, _INT)),
     "dtrsm": ("blas", (_TEXT, _TEXT, _TEXT, _TEXT, _INT, _INT, _REAL, _DATA, _INT, _DATA, _INT)),
     "dtrmm": ("blas", (_TEXT, _TEXT, _TEXT, _TEXT, _INT, _INT, _REAL, _DATA, _INT, _DATA, _INT)),
+    "dsymm": ("blas", (_TEXT, _TEXT, _INT, _INT, _REAL, _DATA, _INT, _DATA, _INT, _REAL, _DATA, _INT)),
 }
 
 
@@ -173,6 +174,18 @@ def solve_lower(factors: Array, columns: Array, *, transposed: bool = False) -> 
 def multiply_lower(factors: Array, columns: Array, *, transposed: bool = False) -> None:
     """``columns <- L columns`` or ``L' columns`` for every matrix, m^2 r flops each."""
     _triangular("dtrmm", factors, columns, transposed)
+
+
+def multiply_symmetric(stack: Array, columns: Array) -> Array:
+    """``S columns`` for every symmetric matrix S, 2 m^2 r flops each."""
+    out = np.empty_like(columns)
+    rights, results = (_addresses(each, columns_of=stack, written=each is out) for each in (columns, out))
+    multiply, one, none = _routine("dsymm"), ctypes.c_double(1.0), ctypes.c_double(0.0)
+    rows, width = ctypes.c_int(columns.shape[1]), ctypes.c_int(columns.shape[2])
+    leading = ctypes.c_int(stack.shape[1])
+    for matrix, right, result in zip(_addresses(stack), rights, results, strict=True):
+        multiply(b"R", b"U", width, rows, one, matrix, leading, right, width, none, result, width)
+    return out
 
 
 def _triangular(name: str, factors: Array, columns: Array, transposed: bool) -> None:

@@ -55,6 +55,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Neighbours find errors that are shared from all observations; rows without a name share none.",
     ),
+    NumericalVersion(
+        "0.10.0",
+        "2026-11-29",
+        "Fits of many points end a step earlier; targets by neighbours and means differ in last digits.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 
 from cagp_dist import compilation, compiled, triangles
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.kernels import point_columns
+from cagp_dist.kernels import Matern, point_columns
 from cagp_dist.profiles import Part
 from cagp_dist.tiling import subtile_shape
 
@@ -475,6 +475,19 @@ def test_small_sets_of_points_are_evaluated_as_each_alone(kernel):
     out = np.empty((2, 3, 3))
     compiled.evaluate_subsets(*kernel.parameters, point_columns(X), members, False, out)
     np.testing.assert_array_equal(out, [kernel(X[row], X[row]) for row in members])
+
+
+@pytest.mark.parametrize("kernel", [*FAMILIES, Matern(0.8, 0.8, 1.7)], ids=repr)
+def test_values_and_slopes_of_small_sets_at_once_are_those_of_each(kernel):
+    """Up to rounding: one exponential serves both."""
+    X, members = point_columns(points(14, 3)), np.array([np.arange(11), np.arange(13, 2, -1)])
+    (slope,) = kernel.slope_parameters()
+    expected, found = np.empty((2, 2, 11, 11)), np.empty((2, 2, 11, 11))
+    for parameters, out in zip((kernel.parameters, slope), expected, strict=True):
+        compiled.evaluate_subsets(*parameters, X, members, True, out)
+    compiled.evaluate_subsets_and_slopes(*kernel.parameters, *slope, X, members, *found)
+    lower = np.tril_indices(11)
+    np.testing.assert_allclose(found[..., *lower], expected[..., *lower], rtol=1e-13, atol=1e-15)
 
 
 @needs_compilation

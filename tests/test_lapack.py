@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from cagp_dist import lapack
 from cagp_dist.compiled import complete_rows
 from cagp_dist.errors import NumericalError
-from cagp_dist.lapack import STRIP, cholesky_in_place, inverse_diagonals, multiply_lower, solve_lower
+from cagp_dist.lapack import (
+    STRIP,
+    cholesky_in_place,
+    inverse_diagonals,
+    multiply_lower,
+    multiply_symmetric,
+    solve_lower,
+)
 from cagp_dist.runtime import single_threaded_blas
 
 from .joined import one_after_another
@@ -89,6 +96,14 @@ def test_solves_and_products_with_triangles(m, r, transposed):
     solved = columns.copy()
     solve_lower(stored, solved, transposed=transposed)
     np.testing.assert_allclose(solved, np.linalg.solve(L, columns), rtol=1e-10, atol=1e-12)
+
+
+@one_after_another
+@pytest.mark.parametrize(("m", "r"), pairwise({"m": SIZES, "r": [1, 7]}))
+def test_products_with_symmetric_matrices_read_lower_triangles(m, r):
+    square, columns = positive_definite(3, m), columns_for(3, m, r)
+    stored = np.tril(square) + np.triu(np.full((m, m), np.nan), 1)
+    np.testing.assert_allclose(multiply_symmetric(stored, columns), square @ columns, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("m", [1, 2, STRIP - 1, STRIP, STRIP + 1, 2 * STRIP + 7])

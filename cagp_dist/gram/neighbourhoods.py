@@ -4,7 +4,7 @@ Targets are dealt out in cells, each with a halo of observed points that has all
 metric of the kernel. Nothing here looks at values before the weights are fixed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,6 +33,7 @@ ROUNDING = 1e-12  # Part of its variance below which an observation is known fro
 LONG = 1024  # Members of a neighbourhood from where on LAPACK is faster than compiled loops over rows
 LEAF = 8  # Observations of which a mean is taken: fewer lose less of where they are, more of them say more
 ENTRIES = 2**22  # Kernel values that a joint distribution holds at a time: 32 MiB
+MOST_KEPT = 1024  # Means of a cell whose covariances are kept for its groups: 8 MiB
 RELIABLE = 1e-3  # Part of the prior variance below which noise makes no difference to the share in a mean
 IDENTIFIED = 1e-8  # Part of a column of a local drift that must be left beside the others
 
@@ -173,6 +174,7 @@ class LeafMeans:
         self._leaf[order], self._share[order] = np.arange(m) // LEAF, self._shares.reshape(-1)[:m]
         self._sizes = np.bincount(self._leaf)
         self._centres = self.of(scaled)
+        self._row, self._table = np.full(len(self._index), -1), np.empty((0, 0))  # of those that are kept
 
     @classmethod
     def of_cell(cls, kernel: Kernel, X: Array, noise: Array, settings: "Settings") -> "LeafMeans | None":
@@ -185,8 +187,7 @@ class LeafMeans:
 
     def of_function(self, chosen: Indices, function: Callable[[Array], Array]) -> Array:
         """Means (c, r) in chosen leaves of a function of points, (m, p) to (m, r)."""
-        points = self._points[:, chosen].reshape(len(self._points), -1).T
-        values = function(points).reshape(len(chosen), LEAF, -1)
+        values = function(self._places(chosen).T).reshape(len(chosen), LEAF, -1)
         return np.asarray(np.einsum("cs,csr->cr", self._shares[chosen], values))
 
     def near(self, targets: Array, nearest: Indices, count: int) -> Indices:
@@ -202,30 +203,51 @@ class LeafMeans:
         known = np.bincount(self._leaf[members], minlength=len(self._sizes))
         return np.asarray(known[leaves] < self._sizes[leaves])
 
+    def keep(self, chosen: Sequence[Indices]) -> None:
+        """Evaluate covariances of the means of all groups once, if that takes less than group by group."""
+        used = np.unique(np.concatenate(chosen))
+        if used.size <= MOST_KEPT and used.size**2 < sum(each.size**2 for each in chosen):
+            # strided as a part of the table of a group is: one compiled function serves both
+            table = np.empty((used.size, used.size + 1))[:, :-1]
+            self.square(used, table)
+            self._row[used], self._table = np.arange(used.size), table
+
     def square(self, chosen: Indices, out: Array) -> None:
-        """Write the lower triangle of the covariance (c, c) of chosen means."""
+        """Write the lower triangle of the covariance (c, c) of chosen means, in the order of the tree."""
         from cagp_dist.compiled import evaluate_means
 
+        if len(self._table):
+            rows = self._row[chosen]
+            out[:] = self._table[rows[:, None], rows]
+            return
         shares, noise = self._shares[chosen], self._noise[self._index[chosen]]
-        points = self._points[:, chosen].reshape(len(self._points), -1)
+        points = self._places(chosen)
         evaluate_means(*self._parameters, points, shares, points, shares, True, out)
         out[np.diag_indices(len(chosen))] += (noise * shares**2).sum(axis=1)
 
     def with_points(self, chosen: Indices, points: Array, index: Indices, out: Array) -> None:
         """Write covariances (k, c) of observations at points (p, k), of this index, with chosen means."""
-        from cagp_dist.compiled import evaluate_means
-
-        shares, own = self._shares[chosen], self._leaf[index][:, None] == chosen
-        means = self._points[:, chosen].reshape(len(self._points), -1)
-        evaluate_means(*self._parameters, points, np.ones((len(index), 1)), means, shares, False, out)
+        self.seen(chosen, points, out)
+        own = self._leaf[index][:, None] == chosen
         out += np.where(own, (self._noise * self._share)[index][:, None], 0.0)
 
-    def seen(self, chosen: Indices, panel: Callable[[Array], Array]) -> Array:
+    def seen(self, chosen: Indices, points: Array, out: Array) -> None:
+        """Write covariances (k, c) of what is at points (p, k) with chosen means."""
+        from cagp_dist.compiled import evaluate_means
+
+        alone, shares = np.ones((points.shape[1], 1)), self._shares[chosen]
+        evaluate_means(*self._parameters, points, alone, self._places(chosen), shares, False, out)
+
+    def panel(self, chosen: Indices, panel: Callable[[Array], Array]) -> Array:
         """Covariances (r, c) of chosen means with what has those of ``panel`` (r, w) with points (p, w)."""
-        values = panel(self._points[:, chosen].reshape(len(self._points), -1))
+        values = panel(self._places(chosen))
         return np.asarray(
             np.einsum("rcs,cs->rc", values.reshape(-1, len(chosen), LEAF), self._shares[chosen])
         )
+
+    def _places(self, chosen: Indices) -> Array:
+        """Points (p, LEAF c) of chosen leaves, leaf by leaf."""
+        return self._points[:, chosen].reshape(len(self._points), -1)
 
     def spread(self, chosen: Indices, weights: Array) -> tuple[Array, Indices]:
         """Weights (g, w) of points, and which these are, from weights (g, c) of chosen means."""
@@ -477,7 +499,7 @@ def _solved(
     shared: Groups,
 ) -> Iterator[_Group]:
     """Solve the targets of a cell, group by group; what a group holds is gone with the next one."""
-    from cagp_dist.compiled import complete_rows, evaluate
+    from cagp_dist.compiled import complete_rows, evaluate_subsets
     from cagp_dist.lapack import complete_long_rows
 
     where = targets.centres if isinstance(targets, LinearFunctionals) else targets
@@ -486,10 +508,10 @@ def _solved(
     of_columns = None if means is None else means.of(columns)
     space = np.empty(0)
 
-    for here, both in shared.each():
-        members, coarse = both[both < len(X)], both[both >= len(X)] - len(X)
-        if means is not None:
-            coarse = coarse[means.unknown(coarse, members)]
+    each = [(here, *_split(both, len(X), means)) for here, both in shared.each()]
+    if means is not None:
+        means.keep([coarse for _, _, coarse in each])
+    for here, members, coarse in each:
         some, near = part(targets, here), np.ascontiguousarray(points[:, members])
         g, c, m = len(here), coarse.size, len(members)
         at_targets, at_members = np.empty((g, 0)), np.empty((m, 0))
@@ -503,7 +525,7 @@ def _solved(
             space = np.empty(2 * rows * size)
         table = space[: rows * size].reshape(rows, size)
         own = table[:m] if c == 0 else np.empty((m, m))
-        evaluate(*parameters, near, near, own)
+        evaluate_subsets(*parameters, points, members[None], True, own[None])
         own.reshape(-1)[:: m + 1] += noise[members]
         table[size : size + T, c:] = columns[members].T
         table[size + T : size + r, c:] = at_members.T
@@ -515,12 +537,21 @@ def _solved(
             table[size : size + T, :c] = of_columns[coarse].T
             if d:
                 table[size + T : size + r, :c] = means.of_function(coarse, drift_at).T
-            table[size + r :, :c] = means.seen(coarse, partial(_panel, parameters, some))
+            if isinstance(some, LinearFunctionals):
+                table[size + r :, :c] = means.panel(coarse, partial(_panel, parameters, some))
+            else:
+                means.seen(coarse, point_columns(some), table[size + r :, :c])
         inverses = np.empty(size)
         left_out = (complete_rows if size < LONG else complete_long_rows)(table, ROUNDING, inverses)
         drift = _Drift(at_targets, table[size + T : size + r]) if d else None
         values, known = table[size : size + T], table[size + r :]
         yield _Group(here, members, means, coarse, table, inverses, left_out, values, known, drift)
+
+
+def _split(both: Indices, n: int, means: LeafMeans | None) -> tuple[Indices, Indices]:
+    """Observations of a group, and leaves that these are not all of, in the order of the tree."""
+    members, coarse = both[both < n], np.sort(both[both >= n]) - n
+    return members, coarse if means is None else coarse[means.unknown(coarse, members)]
 
 
 def _evaluated(parameters: Parameters, rows: Array, points: Array) -> Array:
@@ -641,6 +672,7 @@ def least_bytes(
     halo = min(n, max(16 * max(CELL, 4 * neighbours), n // max(CELLS, cells // 2)))
     waiting = 8 * min(AT_ONCE * workers, cells) * halo * (p + fields + 1)
     task = halo * (3 * p + 2 * fields + 4 + coarse) + CELL * (2 * neighbours + 2 * fields)
+    task += min(halo // LEAF, MOST_KEPT) ** 2 // 3 if coarse else 0
     group = 6 * neighbours + 4 * coarse
     held = 8 * 3 * (task + group * (group + OF_ANCHOR))
     return LeastBytes(trees + waiting + 8 * q * (fields + 2), held, min(workers, cells))

@@ -32,6 +32,9 @@ MOST_HALVINGS = 4  # Of a step by Fisher scoring, before a climb takes over
 # on fewer points than all, the optimum of which is a standard error of theirs from it
 ARRIVED, ARRIVED_SAMPLED, ARRIVED_FIRST = 0.1, 0.5, 0.5
 
+# How many times longer a first step could be: its curvature is the expected one, corrected by no step yet
+UNSURE = 2.0
+
 # Between a step and the fall of the slope that a curvature missed, where it is corrected: a step that is
 # nearly square to that tells nothing of it, and the correction is without bounds
 LEAST_COSINE = 0.05
@@ -138,7 +141,7 @@ def score(
     chart = _Chart.profiled(profile) if plain else _Chart.whole(profile)
     low, high = chart.low, chart.high
     place = profile.at(start) if plain or variance is None else profile.at_variance(start, variance)
-    x, matrix = chart.x(place), chart.information(place)
+    x, matrix, unsure = chart.x(place), chart.information(place), UNSURE
     for _ in range(MOST_ROOT_STEPS):
         slope = np.where(_outward(x, chart.slope(place), low, high), 0.0, chart.slope(place))
         level = LEVEL * place.evaluation.values**0.25
@@ -153,7 +156,7 @@ def score(
             return place, False
         inverse, step = np.asarray(np.linalg.inv(inner)), np.zeros(x.size)
         step[free] = inverse @ slope[free]
-        if arrived(2.0 * ARRIVED / within * step[free], inverse, np.zeros_like(inverse)):
+        if arrived(unsure * ARRIVED / within * step[free], inverse, np.zeros_like(inverse)):
             return place, True
         reach = np.full(x.size, LONGEST_STEP)
         if -slope[-1] > level:  # the slope is in proportion to a noise that is hardly to be found
@@ -169,7 +172,7 @@ def score(
             step *= 0.5
         else:
             return place, False
-        taken = chart.x(following) - x
+        taken, unsure = chart.x(following) - x, 1.0
         matrix = _updated(chart.information(following), taken, chart.slope(place) - chart.slope(following))
         place, x = following, x + taken
     return place, False

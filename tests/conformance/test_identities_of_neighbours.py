@@ -228,7 +228,13 @@ def test_means_of_leaves_have_their_covariances():
     assert_close(square, np.tril((L @ G @ L.T)[np.ix_(chosen, chosen)]))
     means.with_points(chosen, point_columns(X), np.arange(len(X)), found)
     assert_close(found, G @ L[chosen].T)
-    of_kernel = means.seen(chosen, lambda points: kernel_matrix(PRIOR.kernel, X, points.T))
+    groups_of_leaves = [np.sort(chosen)[start : start + 7] for start in range(3)]
+    means.keep(groups_of_leaves)  # which costs less than each by itself
+    for leaves in groups_of_leaves:
+        own = np.empty((7, 7))
+        means.square(leaves, own)
+        assert_close(np.tril(own), np.tril((L @ G @ L.T)[np.ix_(leaves, leaves)]))
+    of_kernel = means.panel(chosen, lambda points: kernel_matrix(PRIOR.kernel, X, points.T))
     assert_close(of_kernel, kernel_matrix(PRIOR.kernel, X, X) @ L[chosen].T)
 
 

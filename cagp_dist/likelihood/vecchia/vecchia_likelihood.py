@@ -29,7 +29,7 @@ from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
 from cagp_dist.gram.tiled import put_value
 from cagp_dist.kernels import point_columns
-from cagp_dist.lapack import cholesky_in_place, solve_lower
+from cagp_dist.lapack import cholesky_in_place, multiply_symmetric, solve_lower
 from cagp_dist.likelihood.exact.dense_likelihood import with_basis, without_scale
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, ModelLikelihood, information_of
 from cagp_dist.likelihood.numbering import Families, Model, UnitModel
@@ -167,12 +167,9 @@ def _stack_sums(
     curved: bool,
 ) -> Array:
     """Give the sums (g, size) of groups with ``members`` (g, m): those of all less those of points before."""
-    from cagp_dist.compiled import evaluate_subsets
-
     count, m = members.shape
     own = None if piece.deviations is None else scale * piece.deviations[members]
-    stack = np.empty((count, m, m))
-    evaluate_subsets(*model.kernel, piece.points, members, True, stack)
+    stack, *slopes = _evaluated(model, piece.points, members)
     diagonal = np.arange(m)
     stack[:, diagonal, diagonal] += model.ratio if own is None else model.ratio + own
     cholesky_in_place(stack)
@@ -186,11 +183,7 @@ def _stack_sums(
     both[:, :before, m - before :] = white[:, :before]
     solve_lower(stack, both, transposed=True)
     W, a = np.ascontiguousarray(both[:, :, : m - before]), both[:, :, m - before :]
-    tall = []
-    slopes = np.empty_like(stack)
-    for derivative in model.derivatives:
-        evaluate_subsets(*derivative, piece.points, members, False, slopes)
-        tall.append(slopes @ W)
+    tall = [multiply_symmetric(slope, W) for slope in slopes]
     tall.append(model.ratio * W)
     if own is not None:
         tall.append(own[:, :, None] * W)
@@ -214,6 +207,21 @@ def _stack_sums(
         return np.column_stack([*sums, *(form.reshape(count, -1) for form in (gram, *forms)), squares])
     sums.insert(1, gram.trace(axis1=1, axis2=2))
     return np.column_stack([*sums, *(form.trace(axis1=1, axis2=2) for form in forms), squares])
+
+
+def _evaluated(model: UnitModel, points: Array, members: Indices) -> list[Array]:
+    """Kernel of groups with ``members`` (g, m) and its derivatives, lower triangles of (g, m, m)."""
+    from cagp_dist.compiled import evaluate_subsets, evaluate_subsets_and_slopes
+
+    count, m = members.shape
+    every = [model.kernel, *model.derivatives]
+    found = [np.empty((count, m, m)) for _ in every]
+    if isinstance(model.kernel[1], float) and len(model.derivatives) == 1:  # of one distance
+        evaluate_subsets_and_slopes(*model.kernel, *model.derivatives[0], points, members, *found)
+    else:
+        for parameters, out in zip(every, found, strict=True):
+            evaluate_subsets(*parameters, points, members, True, out)
+    return found
 
 
 def _transposed(stack: Array) -> Array:
