@@ -491,7 +491,7 @@ def pairs_of(differences: Iterable[tuple[str, str]] | None, areas: Sequence[Area
     return columns, [f"{first} - {second}" for first, second in given]
 
 
-def check_means(observed: ObservedObject, transform: str) -> None:
+def check_means(observed: ObservedObject, transform: object) -> None:
     """Refuse observations whose field has no means over areas."""
     given = {
         "several variables": bool(observed.variables),

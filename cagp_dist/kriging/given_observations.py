@@ -414,6 +414,23 @@ def check_transform(model: "Kriging", observed: ObservedObject, mean: MeanLike) 
         )
 
 
+def check_censored(model: "Kriging", observed: ObservedObject) -> None:
+    """Refuse what draws of censored values do not have."""
+    if observed.points.censored is None:
+        return
+    refused = {
+        f"recalibration={model.recalibration!r}": model.recalibration != "none",
+        f"hyperparameters={model.hyperparameters!r}": model.hyperparameters in ("integrate", "integrated"),
+    }
+    if said := [name for name, there in refused.items() if there]:
+        raise ArgumentError(
+            f"transform is {model.transform!r}, values are zero, which are censored, and "
+            f"{' and '.join(said)} was given, which do not go together yet; leave one out, or take a "
+            "transform in which zeros are values, such as transform=cagp.BoxCox(0.5, shift=0.1).",
+            key="zeros-with-others",
+        )
+
+
 def bias_axes(model: "Kriging") -> list[str]:
     """Give the columns by which observations share errors."""
     given = model.bias_by

@@ -36,6 +36,7 @@ from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
 from cagp_dist.kriging.drift import MeanTerms, background_targets, known_targets, mean_at_targets
 from cagp_dist.kriging.given_observations import (
+    check_censored,
     check_transform,
     given_kernel,
     read,
@@ -71,6 +72,7 @@ from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.means import WithCovariates
 from cagp_dist.pipeline import AnisotropyLike, Hyperparameters, Resources, Solver
 from cagp_dist.pipeline.background import Background, weighted
+from cagp_dist.pipeline.censoring import drawn
 from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
 from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, NUGGET, RECALIBRATION, UNINFORMED
 from cagp_dist.pipeline.field_solves import Execution
@@ -543,6 +545,7 @@ class Kriging:
             if not isinstance(found.chosen, Identity):
                 self.transform_ = found.chosen
                 observed = replace(observed, points=observed.points.transformed(found.chosen))
+            check_censored(self, observed)
         task = self._task(observed, settings, MapPoints(observed.points.X[:0]))
         learned = fit(task, execution, narrator=call.narrator)
         result = learned.result
@@ -707,12 +710,16 @@ class Kriging:
             left = (solved.solution.std**2 / prior).reshape(targets.hours.size, -1).min(axis=1)
             about = evidence(targets.hours, observed.points.hours, ~(left <= UNINFORMED), causal=self.causal)
             result = result.assign_coords(evidence=about)
-        elif gain := gain_of_other_times(observed.points, learned):
+        elif observed.points.censored is None and (gain := gain_of_other_times(observed.points, learned)):
             result.attrs["other_times"] = gain
         if corrects or self.transform_ is not None:
             result = with_recalibration(result, solved, observed, targets, method=self.recalibration)
         if self.transform_ is not None:
-            result = in_units_of_data(result, self.transform_)
+            least = None
+            if solved.solution.drawn is not None:
+                zero = solved.solution.drawn.probability_below(self.transform_.end)
+                least = shaped(zero, observed, targets)
+            result = in_units_of_data(result, self.transform_, least=least)
         if self._compared:
             result.attrs["transform_log_likelihoods"] = ", ".join(
                 f"{name} {value:.1f}" for name, value in self._compared.items()
@@ -760,17 +767,24 @@ class Kriging:
         check_count("seed", seed, least=0)
         found = masked(find_targets(to, observed), mask)
         targets = self._at_times(found, observed, learned.mean, at)
+        points = observed.points
         with self._call() as call:
+            hides = points.censored is not None
+            if hides:  # for each draw of the field its own of the censored values
+                points = drawn(points, learned, draws=size, seed=seed)
             draws = draw_fields(
-                observed.points,
+                points,
                 self._learned_at(targets),
                 wanted_of(targets, observed, shared=False),
                 self.solver,
                 call.resources,
-                size=size,
+                size=1 if hides else size,
                 seed=seed,
                 narrator=call.narrator,
             )
+        if hides:
+            of_fields = draws.values.reshape(observed.points.fields, size, -1)
+            draws = draws._replace(values=of_fields.swapaxes(0, 1))
         if self.transform_ is not None:
             draws = draws._replace(values=self.transform_.inverse(draws.values))
         return dataset_of_samples(draws, observed, targets, seed=seed)
@@ -954,6 +968,13 @@ class Kriging:
                 f"the observations have {columns} beside space, and a variogram is of distances alone; "
                 "expected observations without.",
                 key="variogram-of-columns",
+            )
+        if observed.points.censored is not None:
+            raise ArgumentError(
+                "values are censored, of which it is known only that they are below a bound, and a "
+                "variogram is of values; expected a transform in which zeros are values, such as "
+                "cagp.BoxCox(0.5, shift=0.1).",
+                key="zeros-with-others",
             )
         check_count("draws", draws, least=20)
         check_count("seed", seed, least=0)

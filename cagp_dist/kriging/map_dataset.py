@@ -39,6 +39,8 @@ CONVENTIONS = "CF-1.11"
 
 READ_WITH = "observations_read_with"  # attribute of a result
 
+LEAST_PROBABILITY = 1e-4  # of the least value, which is said where it reaches that
+
 LATENT = "Of the field, without noise: the share of predictive_std that the prior gives it."
 
 LOCAL_SCALE = (
@@ -377,8 +379,12 @@ def with_recalibration(
     )
 
 
-def in_units_of_data(result: xr.Dataset, transform: Transform) -> xr.Dataset:
-    """Take a result of transformed values back: everything is of the distribution of the values."""
+def in_units_of_data(result: xr.Dataset, transform: Transform, *, least: Array | None) -> xr.Dataset:
+    """Take a result of transformed values back: everything is of the distribution of the values.
+
+    The probability of the least value is ``least``, of the shape of the mean, where it is known otherwise
+    than by quantiles.
+    """
     mean, std, quantile = result["mean"], result["std"], result["quantile"]
     if "field_quantile" in result:
         field = quantiles_in_units(result["field_quantile"].values, transform)
@@ -407,6 +413,15 @@ def in_units_of_data(result: xr.Dataset, transform: Transform) -> xr.Dataset:
     for name in ("drift_coefficient", "drift_coefficient_std"):
         if name in result:
             result[name].attrs["comment"] = "Of transformed values, over the unit of the term."
+    least = field.least if least is None else least
+    if float(np.nanmax(least, initial=0.0)) > LEAST_PROBABILITY:
+        value = float(transform.inverse(-np.inf))
+        zero = "zero" if value == 0.0 else f"{value:.6g}, the least value"
+        result["probability_zero"] = (
+            mean.dims,
+            least,
+            {"long_name": f"probability that {what} is {zero}", "units": "1"},
+        )
     result["predictive_std"].attrs["comment"] = "With usual noise, the median of all places."
     result.attrs |= {
         "transform": transform.text,

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import xarray as xr
 from scipy.optimize import brentq
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import ndtri, stdtrit
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import check_between, check_positive, check_word
@@ -24,6 +24,8 @@ from cagp_dist.variables.units import symbol
 Of: TypeAlias = Literal["field", "observation"] | None
 
 STRAIGHT = 1e-6  # standard deviations by which quantiles of a normal distribution may miss it
+
+SMALLEST = 1e-300  # probability of the least value
 
 MOST_DEGREES = 1e6  # of a Student t distribution that is not normal
 
@@ -43,7 +45,7 @@ class ResultDistribution:
         limit = _as_like(threshold, self.like)
         there = self.known & np.isfinite(limit)
         of_there = self.distribution[there[self.known]]
-        above = ndtr(-of_there.normal_score(limit[there]))
+        above = of_there.above(limit[there])
         units = symbol(str(self.like.attrs.get("units", "")))
         shown = "a threshold" if np.ndim(threshold) else f"{float(limit.flat[0]):g} {units}".strip()
         whose = "an observation" if self.of == "observation" else "the field"
@@ -201,7 +203,11 @@ def _of_transformed(dataset: xr.Dataset, stem: str, of: str) -> ResultDistributi
     levels = np.asarray(quantiles[QUANTILE_LEVEL].values, dtype=np.float64)
     rows = np.asarray(quantiles.transpose(QUANTILE_LEVEL, *mean.dims).values, dtype=np.float64)
     known = np.asarray(np.isfinite(rows).all(axis=0))
-    table = QuantileTable(levels, _below_the_end(transform.forward(rows[:, known]), levels, transform.end))
+    least = dataset.get("probability_zero") if of == "field" else None
+    of_least = None if least is None else least.transpose(*mean.dims).values[known]
+    table = QuantileTable(
+        levels, _below_the_end(transform.forward(rows[:, known]), levels, transform.end, of_least)
+    )
     base: Predictive | None = _gaussian(table)
     if base is None and of == "observation" and "local_scale" in dataset:
         base = _student(table)
@@ -209,11 +215,23 @@ def _of_transformed(dataset: xr.Dataset, stem: str, of: str) -> ResultDistributi
     return ResultDistribution(mean, known, Transformed(base or table, transform), of, ends)
 
 
-def _below_the_end(rows: Array, levels: Array, end: float) -> Array:
-    """Continue quantiles (L, k) downwards where they are at the end of a transform."""
+def _below_the_end(rows: Array, levels: Array, end: float, least: Array | None) -> Array:
+    """Continue quantiles (L, k) downwards where they are at the end of a transform.
+
+    Where the probability ``least`` (k,) of the end is known, along the line from the first quantile above it
+    through the end at that probability, else through the next two quantiles.
+    """
     scores = ndtri(levels)
     at_end = rows <= end
     found = rows.copy()
+    if least is not None:
+        at = ndtri(np.clip(least, SMALLEST, 1.0 - np.finfo(float).epsneg))
+        first = np.minimum(at_end.sum(axis=0), levels.size - 1)
+        above = np.take_along_axis(rows, first[None], axis=0)[0] - end
+        slope = np.ones(at.shape)
+        rises = (above > 0.0) & (scores[first] > at)
+        slope[rises] = above[rises] / (scores[first] - at)[rises]
+        return np.where(at_end, np.minimum(end + slope * (scores[:, None] - at), end), rows)
     for low in range(levels.size - 1, -1, -1):
         here = at_end[low]
         if not here.any():

@@ -13,6 +13,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
+from cagp_dist.pipeline.censoring import quantiles_of
 from cagp_dist.pipeline.defaults import FEWEST_DRAWN, MOST_DRAWN, OBSERVED_FOR_EACH
 from cagp_dist.pipeline.field_solves import Execution, LeftOut, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -104,12 +105,16 @@ class LeftOutFolds(NamedTuple):
     std: Array  # (T, k), latent
     predictive_std: Array  # (T, k), with noise
     scores: PointScores  # (T, k); NaN where nothing was observed
+    # (T, L, k) of the field and of observations, where these are not normal
+    quantiles: Array | None = None
+    predictive_quantiles: Array | None = None
 
 
 def cross_validate(task: Task, model: FittedModel, execution: Execution, *, split: Split) -> LeftOutFolds:
     """Predict each place from those of all other folds, with kernel and noise that were fitted to all."""
     assert split.folds is not None
     alone = int(split.folds.max()) + 1 == split.held_out.size and model.integrated is None
+    alone &= task.observations.censored is None
     if alone and task.sees_all_times:
         found = leave_one_out(task.observed, model, task.solver, execution)
         if found is not None:
@@ -122,7 +127,15 @@ def cross_validate(task: Task, model: FittedModel, execution: Execution, *, spli
     predictive = np.sqrt(solution.std**2 + priors.noise_of(of_folds.held_out))
     if result.of_held_out is not None:
         predictive = result.of_held_out.std
-    return LeftOutFolds(split, solution.mean, solution.std, predictive, result.scores)
+    return LeftOutFolds(
+        split,
+        solution.mean,
+        solution.std,
+        predictive,
+        result.scores,
+        None if solution.drawn is None else quantiles_of(solution.drawn),
+        None if result.of_held_out is None else result.of_held_out.quantiles,
+    )
 
 
 def _in_folds(task: Task, model: FittedModel, split: Split) -> Task:

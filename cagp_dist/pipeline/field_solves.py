@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
@@ -19,6 +20,7 @@ from cagp_dist.pipeline.grid_places import GridPlaces
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.posterior.result import Posterior, Progress
+from cagp_dist.predictive import Mixture
 from cagp_dist.prior import KnownPlusEstimated, Prior
 from cagp_dist.runtime.memo import Memo
 from cagp_dist.samples import posterior_by_samples
@@ -93,6 +95,27 @@ class LeftOut:
     std: Array  # (T, n)
 
 
+class DrawnFields(NamedTuple):
+    """What D draws of censored values predict: normal distributions of one scale, equally probable."""
+
+    means: Array  # (..., D, q)
+    scale: Array  # (..., q), latent
+
+    def part(self, chosen: slice | Indices) -> "DrawnFields":
+        """Give some of the points."""
+        return DrawnFields(self.means[..., chosen], self.scale[..., chosen])
+
+    def probability_below(self, value: float) -> Array:
+        """Probability (..., q) of a field no larger than a value: the mean over the draws."""
+        return np.asarray(ndtr((value - self.means) / self.scale[..., None, :]).mean(axis=-2))
+
+    def distribution(self, noise_variance: float | Array = 0.0) -> Mixture:
+        """Give the mixture of fields (q,), or of T fields (T, q), with noise on top."""
+        location = self.means if self.means.ndim == 2 else self.means.swapaxes(0, 1)
+        scale = np.broadcast_to(np.sqrt(self.scale**2 + noise_variance), location.shape)
+        return Mixture(np.full(len(location), 1.0 / len(location)), location, scale)
+
+
 class DriftCoefficients(NamedTuple):
     """Coefficients of a mean that were estimated: k names, values (k, T) and standard errors (k, T)."""
 
@@ -120,6 +143,7 @@ class Solution:
     drift: DriftCoefficients | None = None  # None where the mean was known
     # (T, L, q): of the field at `QUANTILE_LEVELS`, where the numbers of the prior were integrated over
     quantiles: Array | None = None
+    drawn: DrawnFields | None = None  # (T, D, q) and (T, q), where values are censored
     fine_mean: Array | None = None  # (T, r) posterior mean alone, where that was asked for
     sampled: SampledMap | None = None  # mean and error bars from samples, where that was asked for
     left_out: LeftOut | None = None  # each observation as all others predict it, where that was asked for
@@ -157,7 +181,13 @@ class Solution:
         steps = tuple(
             replace(step, mean=step.mean[:, chosen], std=step.std[:, chosen]) for step in self.steps
         )
-        return replace(self, steps=steps, computational_std=None if own is None else own[:, chosen])
+        return replace(
+            self,
+            steps=steps,
+            computational_std=None if own is None else own[:, chosen],
+            quantiles=None if self.quantiles is None else self.quantiles[..., chosen],
+            drawn=None if self.drawn is None else self.drawn.part(chosen),
+        )
 
 
 def bounds_are_cheap(solver: Solver, *, observed: int, targets: int) -> bool:

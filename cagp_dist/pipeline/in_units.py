@@ -56,7 +56,13 @@ def field_in_units(solution: Solution, transform: Transform, factor: Array | Non
 def folds_in_units(found: LeftOutFolds, transform: Transform) -> LeftOutFolds:
     """Take mean and standard deviations of what was left out back; its scores are in the unit already."""
     field, observation = (
-        normal_in_units(found.mean, std, transform) for std in (found.std, found.predictive_std)
+        normal_in_units(found.mean, std, transform)
+        if quantiles is None
+        else quantiles_in_units(np.moveaxis(quantiles, 1, 0), transform)
+        for std, quantiles in (
+            (found.std, found.quantiles),
+            (found.predictive_std, found.predictive_quantiles),
+        )
     )
     return found._replace(mean=field.mean, std=field.std, predictive_std=observation.std)
 

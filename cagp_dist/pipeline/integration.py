@@ -26,7 +26,7 @@ from cagp_dist.likelihood.exact.integrated import (
 from cagp_dist.likelihood.kernel_choice import kernel_probabilities
 from cagp_dist.pipeline.background import over_scale, weighted
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
-from cagp_dist.pipeline.field_solves import DriftCoefficients, Execution, Solution, SolveStep
+from cagp_dist.pipeline.field_solves import DrawnFields, DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_mean import mean_of
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -171,14 +171,22 @@ def distributions_of_observations(
     learned: FittedModel,
     targets: MapPoints,
     known_noise: Array,
+    *,
+    drawn: DrawnFields | None = None,
 ) -> Iterator[tuple[Indices, Indices, Predictive]]:
     """Yield distributions (T', q') of observations at some fields and some of the targets.
 
-    Mean and standard deviation of the field are (T, q); of the noise so much is known there, (q,).
+    Mean and standard deviation of the field are (T, q); of the noise so much is known there, (q,). What draws
+    of censored values predict is their mixture.
     """
     found = learned.integrated
     if found is None:
         noise = learned.noise_of(known_noise)
+        if drawn is not None:
+            for start in range(0, mean.shape[1], TARGETS_AT_ONCE):
+                own = np.arange(start, min(start + TARGETS_AT_ONCE, mean.shape[1]))
+                yield np.arange(len(mean)), own, drawn.part(own).distribution(noise[own])
+            return
         yield np.arange(len(mean)), np.arange(mean.shape[1]), Gaussian(mean, np.sqrt(std**2 + noise))
         return
     known = np.ones_like(known_noise)

@@ -18,7 +18,7 @@ from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.pipeline.grid_places import GridPlaces, grid_of_points, no_rings
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.predictive.transforms import Transform
+from cagp_dist.predictive.transforms import Censored, Transform
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.space import SPHERE, Space
@@ -77,6 +77,8 @@ class Observations:
     beside: Mapping[str, Array] = field(default_factory=dict)
     # what the values were made by from those in the unit of the variable; None: they are in that unit
     transform: Transform | None = None
+    # (T, n): of which values it is known only that they are no larger, such as rain of zero
+    censored: Mask | None = None
 
     @classmethod
     def from_points(
@@ -279,8 +281,11 @@ class Observations:
         return int(np.count_nonzero(self.present))
 
     def transformed(self, transform: Transform) -> Self:
-        """Give the values by a transform, which is remembered."""
-        return replace(self, values=transform.forward(self.values), transform=transform)
+        """Give the values by a transform, which is remembered; those at the bound of it are censored."""
+        censored: Mask | None = None
+        if isinstance(transform, Censored):
+            censored = self.values <= transform.value  # not where there is none
+        return replace(self, values=transform.forward(self.values), transform=transform, censored=censored)
 
     @property
     def values_in_units(self) -> Array:
@@ -341,6 +346,7 @@ class Observations:
             if (held := getattr(self, name)) is not None and held.size
         }
         taken["beside"] = {axis: held[chosen] for axis, held in self.beside.items()}
+        taken["censored"] = None if self.censored is None else self.censored[:, chosen]
         return replace(self, values=self.values[:, chosen], grid=None, **taken)
 
     def only(self, chosen: Indices) -> Self:

@@ -14,8 +14,9 @@ from cagp_dist.likelihood.exact.integrated import Hyperparameters
 from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.pipeline.background import Background, Innovations
 from cagp_dist.pipeline.carried import update
+from cagp_dist.pipeline.censoring import DRAWS, drawn, fit_with_draws, mixed
 from cagp_dist.pipeline.depth_fit import fit_in_depth
-from cagp_dist.pipeline.field_solves import Execution, Solution, SolveStep
+from cagp_dist.pipeline.field_solves import DrawnFields, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import (
     FittedModel,
     fit_model,
@@ -96,6 +97,8 @@ def fit(
                 way = fit_labelled
             elif DEPTH in decide.beside:
                 way = fit_in_depth
+            if decide.censored is not None and decide.censored.any():
+                return fit_with_draws(decide, lambda filled: way(filled, asked, work))
             model = replace(way(decide, held, work), mean=asked.mean)
         fitted_again = decide is not observed or decide.there.size < decide.north.size
         if fitted_again:
@@ -175,6 +178,10 @@ def predict(task: Task, model: FittedModel, execution: Execution) -> Solution:
         )
     if not observed.in_time:
         solver = solver_of(task.solver, observed)
+        if observed.censored is not None and (observed.censored & observed.present).any():
+            filled = drawn(observed, model, draws=DRAWS)
+            found = predict_fields(filled, model, task.targets, solver=solver, execution=execution)
+            return mixed(found, DRAWS)
         return predict_fields(observed, model, task.targets, solver=solver, execution=execution)
     found = predict_in_time(
         observed,
@@ -256,9 +263,9 @@ def score(task: Task, priors: Priors, solution: Solution, distributions: Distrib
         return result
     at = task.targets.of_kind("held out")
     mean, std = solution.mean[:, at], solution.std[:, at]
-    scores, mixed = unscored(held.values.shape), priors.model.integrated is not None
-    transform = task.observations.transform
-    found = Distribution.room_for(mean.shape) if mixed else None
+    scores, mixtures = unscored(held.values.shape), priors.model.integrated is not None
+    transform, of_draws = task.observations.transform, solution.of_targets(at).drawn
+    found = Distribution.room_for(mean.shape) if mixtures or of_draws is not None else None
     for chosen, part, model in _predicted_together(task, priors):
         parts = distributions_of_observations(
             mean[:, chosen],
@@ -267,6 +274,7 @@ def score(task: Task, priors: Priors, solution: Solution, distributions: Distrib
             model,
             MapPoints(held.X[chosen]),
             model.known_of(held.known_noise, held.labels)[chosen],
+            drawn=None if of_draws is None else of_draws.part(chosen),
         )
         for fields, some, distribution in parts:
             places = chosen[some]
@@ -383,9 +391,24 @@ def _together(solutions: list[Solution], columns: list[Indices], total: int, tes
         fine_mean=last.fine_mean,
         sampled=last.sampled,
         drift=last.drift,
+        drawn=_together_drawn(solutions, columns, total),
         computational_std=_placed(known, columns, total) if len(known) == len(unfinished) else None,
         computational_std_known=all(each.computational_std_known for each in solutions),
     )
+
+
+def _together_drawn(solutions: list[Solution], columns: list[Indices], total: int) -> DrawnFields | None:
+    """Put what draws predict in its columns; of a solve without censored values all draws are the same."""
+    some = [solution.drawn for solution in solutions if solution.drawn is not None]
+    if not some:
+        return None
+    T, D = some[0].means.shape[:2]
+    means, scale = np.empty((T, D, total)), np.empty((T, total))
+    for solution, at in zip(solutions, columns, strict=True):
+        own = solution.drawn
+        means[..., at] = solution.mean[:, None] if own is None else own.means
+        scale[:, at] = solution.std if own is None else own.scale
+    return DrawnFields(means, scale)
 
 
 def _placed(parts: list[Array], columns: list[Indices], total: int) -> Array:

@@ -10,7 +10,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.verification.scores import PointScores
 from cagp_dist.pipeline.background import Innovations
 from cagp_dist.pipeline.carried import CarriedField
-from cagp_dist.pipeline.field_solves import Solution
+from cagp_dist.pipeline.field_solves import DrawnFields, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.integration import distributions_of_observations
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -163,10 +163,17 @@ class Result:
         targets = self.task.targets.points
         if kind is not None:
             targets = targets.part(np.arange(targets.size)[at])
-        return self.distribution_of(self.solution.mean[:, at], self.solution.std[:, at], targets, kind)
+        own = self.solution.of_targets(at)
+        return self.distribution_of(own.mean, own.std, targets, kind, drawn=own.drawn)
 
     def distribution_of(
-        self, mean: Array, std: Array, targets: MapPoints, kind: str | None = None
+        self,
+        mean: Array,
+        std: Array,
+        targets: MapPoints,
+        kind: str | None = None,
+        *,
+        drawn: DrawnFields | None = None,
     ) -> Distribution:
         """Distribution (T, q) of an observation with the usual noise, where the field has mean and std.
 
@@ -177,7 +184,7 @@ class Result:
         if not self.corrected:
             known = np.full(mean.shape[1], model.usual_known_noise(observed))
             found = Distribution.room_for(mean.shape)
-            parts = distributions_of_observations(mean, std, observed, model, targets, known)
+            parts = distributions_of_observations(mean, std, observed, model, targets, known, drawn=drawn)
             for fields, some, distribution in parts:
                 found.put(fields, some, distribution)
             return found

@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.special import log_ndtr, ndtri
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, CagpError, DataError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.kernels import chosen_by
+from cagp_dist.pipeline.censoring import tobit
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, families
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -28,6 +30,7 @@ from cagp_dist.pipeline.task import Task
 from cagp_dist.predictive.transforms import (
     Arcsinh,
     BoxCox,
+    Censored,
     Identity,
     NormalScore,
     OwnTransform,
@@ -44,6 +47,8 @@ NAMED = ("none", "log", "sqrt", "box-cox", "asinh", "normal-score", "auto")
 MOST_PLACES, MOST_FIELDS = 300, 3
 
 POWERS = 0.0, 2.0  # of Box and Cox
+
+MOST_VALUES = 2_000  # by which transforms of values with zeros are compared
 
 # Log-likelihood that any transform has to gain, and more for a number that is fitted
 GAIN, NUMBER = 2.0, 1.0
@@ -90,6 +95,8 @@ def transform_of_values(
             f"transform is {asked!r}, and the observations are all {values[0]:g}; expected different values.",
             key="transform-values",
         )
+    if asked != "none" and values.min() == 0.0:
+        return _above_zero(observed, asked)
     if asked == "normal-score":
         return Compared(NormalScore.of(values), {})
     if asked in ("log", "sqrt", "box-cox"):
@@ -118,6 +125,65 @@ def transform_of_values(
                     raise
     least = {"none": 0.0, "box-cox": GAIN + NUMBER, "asinh": GAIN + NUMBER}
     best = max(found, key=lambda name: found[name][1] - least.get(name, GAIN))
+    return Compared(found[best][0], {name: value for name, (_, value) in found.items()})
+
+
+def _above_zero(observed: Observations, asked: str) -> Compared:
+    """Give a transform of the values above zero; zeros have the probability of all below a threshold.
+
+    The threshold is at half the least value: what is less is written as zero. Numbers are fitted, and
+    transforms compared, by the likelihood of independent values, all of which censor zeros alike.
+    """
+    if observed.in_time or observed.grid is not None:
+        what = "at was given" if observed.in_time else "the observations are a grid"
+        shift = resolution(observed.values[observed.present])
+        raise ArgumentError(
+            f"transform is {asked!r}, values are zero, which are censored, and {what}, which do not go "
+            "together yet; expected places whose fields are maps of their own, or a transform in which zeros "
+            f"are values: transform=cagp.BoxCox(0.5, shift={shift:.3g}).",
+            key="zeros-with-others",
+        )
+    values = observed.values[observed.present]
+    above = values[values > 0.0]
+    half = 0.5 * float(above.min())
+
+    def censored(base: Transform) -> Censored:
+        return Censored(base, float(base.forward(half)))
+
+    if asked == "normal-score":
+        zeros = values.size - above.size
+        return Compared(Censored(NormalScore.of(above, below=zeros), float(ndtri(zeros / values.size))), {})
+    if asked in ("log", "sqrt"):
+        return Compared(censored(BoxCox(0.0 if asked == "log" else 0.5)), {})
+    if values.size > MOST_VALUES:
+        generator = np.random.default_rng(np.random.SeedSequence(MOST_VALUES))
+        values = generator.choice(values, MOST_VALUES, replace=False)
+
+    def likelihood(base: Transform) -> float:
+        own = censored(base)
+        z, hidden = own.forward(values), values == 0.0
+        m, s = tobit(z, hidden)
+        seen = (z[~hidden] - m) / s
+        total = -0.5 * float((seen**2).sum()) - seen.size * np.log(s * np.sqrt(2.0 * np.pi))
+        total += float(base.log_slope(values[~hidden]).sum())
+        return float(total + hidden.sum() * log_ndtr((own.threshold - m) / s))
+
+    found: dict[str, tuple[Transform, float]] = {}
+    for name in ("log", "sqrt", "box-cox", "asinh") if asked == "auto" else (asked,):
+        base: Transform = BoxCox(0.0) if name == "log" else BoxCox(0.5)
+        if name == "box-cox":
+            power = minimize_scalar(
+                lambda power: -likelihood(BoxCox(float(power))), bounds=POWERS, method="bounded"
+            )
+            base = BoxCox(round(float(power.x), 3))
+        elif name == "asinh":
+            ends = float(np.log(half)), float(np.log(1e2 * above.std()))
+            scale = minimize_scalar(
+                lambda log: -likelihood(Arcsinh(float(np.exp(log)))), bounds=ends, method="bounded"
+            )
+            base = Arcsinh(float(f"{np.exp(scale.x):.4g}"))
+        found[name] = censored(base), likelihood(base)
+    best = max(found, key=lambda name: found[name][1] - (NUMBER if name in ("box-cox", "asinh") else 0.0))
     return Compared(found[best][0], {name: value for name, (_, value) in found.items()})
 
 

@@ -65,6 +65,10 @@ class Predictive(ABC):
         """Probability of a value no larger than each of these: the PIT values of observations."""
         return np.asarray(ndtr(self.normal_score(values)), dtype=np.float64)
 
+    def above(self, values: ArrayLike) -> Array:
+        """Probability of a value larger than each of these."""
+        return np.asarray(ndtr(-self.normal_score(values)), dtype=np.float64)
+
     def quantile(self, levels: ArrayLike) -> Array:
         """Quantiles at one level, of `shape`, or at L levels, of shape ``(L, *shape)``."""
         chosen = np.asarray(levels, dtype=np.float64)

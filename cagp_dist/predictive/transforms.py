@@ -355,6 +355,10 @@ class Transformed(Predictive):
         score = self.base.normal_score(np.where(np.isnan(z), -np.inf, z))
         return np.where(at_end, ndtri(0.5 * ndtr(score)), score) if at_end.any() else score
 
+    def above(self, values: ArrayLike) -> Array:
+        """Probability of a larger value: of the least value all but the probability of that."""
+        return self.base.above(self.transform.forward(values))
+
     def at_normal_score(self, scores: ArrayLike) -> Array:
         """Values of those of z."""
         return self.transform.inverse(self.base.at_normal_score(scores))

@@ -1,0 +1,86 @@
+"""Rain: zeros are censored, and maps have the probability of none."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.pipeline.censoring import DRAWS, drawn
+
+RNG = np.random.default_rng(1)
+LAT, LON = RNG.uniform(47.0, 53.0, 60), RNG.uniform(0.0, 9.0, 60)
+KERNEL = cagp.Matern32(0.08, 1.0)
+_G = KERNEL(*2 * [cagp.unit_sphere(LAT, LON)]) + 0.05 * np.eye(60)
+Z = np.linalg.cholesky(_G) @ RNG.standard_normal(60)
+RAIN = {"lat": LAT, "lon": LON, "rain (mm)": 3.0 * np.maximum(Z, 0.0) ** 2}
+PRIOR = cagp.Prior(KERNEL, 0.05, cagp.MEANS["constant"])
+TO = {"lat": [48.0, 50.0, 52.0], "lon": [2.0, 5.0, 8.0]}
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Give a model with numbers that are known."""
+    return cagp.Kriging(transform="sqrt", prior=PRIOR, progress=False).fit(RAIN)
+
+
+def test_a_map_is_the_mixture_of_maps_of_the_draws(model):
+    found = model.predict(TO)
+    filled = drawn(model._observed.points, model._learned, draws=DRAWS)
+    X, targets = filled.X, cagp.unit_sphere(TO["lat"], TO["lon"])
+    by_hand = cagp.condition(PRIOR, X, filled.values.T, targets, solver=cagp.Cholesky())
+    d, s = model.transform_.end, np.sqrt(by_hand.variance)[:, None]
+    dry = ndtr((d - by_hand.mean) / s).mean(axis=1)
+    np.testing.assert_allclose(found["probability_zero"], dry, rtol=1e-9)
+    # draws of the mixture, five standard errors and what seven quantiles of it leave open
+    rng = np.random.default_rng(0)
+    z = by_hand.mean[:, :, None] + s[:, :, None] * rng.standard_normal((3, DRAWS, 2000))
+    y = model.transform_.inverse(z).reshape(3, -1)
+    np.testing.assert_allclose(
+        found["mean"], y.mean(axis=1), rtol=0.02, atol=5.0 * y.std() / np.sqrt(y.shape[1])
+    )
+    np.testing.assert_allclose(found["median"], np.median(y, axis=1), rtol=0.05, atol=0.05)
+    assert (found["field_quantile"] >= 0.0).all()
+    wet = 1.0 - found.cagp.exceedance(0.0)
+    np.testing.assert_allclose(wet, dry, atol=0.03)
+    assert "y = 0" in found.attrs["transform"]
+
+
+def test_draws_and_scores_of_rain_are_never_below_zero(model):
+    draws = model.sample(TO, 40)["rain"]
+    assert draws.sizes["sample"] == 40
+    assert (draws >= 0.0).all()
+    assert (draws == 0.0).any()
+    left = model.cross_validate(3)
+    np.testing.assert_allclose(left["observed"], RAIN["rain (mm)"], atol=1e-12)
+    assert (left["mean"] >= 0.0).all()
+    spread = float(np.var(RAIN["rain (mm)"]))
+    prior = cagp.Prior(cagp.Matern32(0.08, spread), 0.05 * spread, cagp.MEANS["constant"])
+    plain = cagp.Kriging(progress=False, prior=prior).fit(RAIN).cross_validate(3)
+    assert left["crps"] < plain["crps"]
+
+
+def test_numbers_are_fitted_with_the_draws():
+    found = cagp.krige(RAIN, to=TO, transform="box-cox", kernel="matern32", progress=False)
+    assert 0.3 < eval_power(found.attrs["transform_object"]) < 0.8  # it was 0.5
+    assert "censored" in found.attrs["hyperparameters"]
+    assert "drawn 8 times" in found.attrs["fitted_to"]
+
+
+def eval_power(text):
+    """Read the power of a transform."""
+    return float(text.split("power=")[1].split(",")[0])
+
+
+def test_what_draws_do_not_have_yet_is_refused():
+    for settings in ({"recalibration": "local-scale"}, {"hyperparameters": "integrate"}):
+        with pytest.raises(ArgumentError) as refused:
+            cagp.krige(RAIN, to=TO, transform="sqrt", progress=False, **settings)
+        assert refused.value.key == "zeros-with-others"
+    timed = RAIN | {"time": np.arange(60).astype("datetime64[h]")}
+    with pytest.raises(ArgumentError) as refused:
+        cagp.krige(timed, to=TO, at="observed", transform="sqrt", progress=False)
+    assert refused.value.key == "zeros-with-others"
+    with pytest.raises(DataError) as none:
+        cagp.krige(RAIN | {"rain (mm)": np.zeros(60)}, to=TO, transform="sqrt", progress=False)
+    assert none.value.key == "transform-values"

@@ -1,0 +1,75 @@
+"""Censored values are drawn by the distribution that all others give them, below their bounds."""
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.pipeline import censoring
+from cagp_dist.pipeline.censoring import drawn, tobit
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.observations import Observations
+from cagp_dist.predictive.transforms import Censored, Identity
+
+KERNEL = cagp.Matern32(0.08, 1.0)
+
+
+def observed_of(n, seed, count):
+    """Give observations, of which so many lowest are censored, and the values."""
+    rng = np.random.default_rng(seed)
+    lat, lon = rng.uniform(47.0, 53.0, n), rng.uniform(0.0, 9.0, n)
+    gram = KERNEL(*2 * [cagp.unit_sphere(lat, lon)]) + 0.05 * np.eye(n)
+    z = np.linalg.cholesky(gram) @ rng.standard_normal(n)
+    threshold = np.sort(z)[count - 1 : count + 1].mean()
+    transform = Censored(Identity(), threshold, threshold)
+    return Observations.from_points(lat, lon, z[None]).transformed(transform), gram, z
+
+
+@pytest.mark.parametrize("estimated", [False, True], ids=["known mean", "estimated mean"])
+def test_draws_are_those_of_rejection(estimated):
+    """Mean and covariance of 4,000 draws of each; five standard errors."""
+    observed, gram, z = observed_of(12, 3, 4)
+    hidden = observed.censored[0]
+    bound = observed.transform.threshold
+    mean = cagp.MEANS["constant"] if estimated else 0.0
+    model = FittedModel(KERNEL, mean, np.asarray(0.0), 0.05)
+    found = drawn(observed, model, draws=4000).values
+    np.testing.assert_array_equal(found[:, ~hidden], np.broadcast_to(z[~hidden], (4000, (~hidden).sum())))
+    precision = np.linalg.inv(gram)
+    if estimated:
+        ones = precision.sum(axis=1)
+        precision = precision - np.outer(ones, ones) / ones.sum()
+    covariance = np.linalg.inv(precision[np.ix_(hidden, hidden)])
+    centre = -covariance @ precision[np.ix_(hidden, ~hidden)] @ z[~hidden]
+    rng = np.random.default_rng(0)
+    free = centre + rng.standard_normal((400_000, hidden.sum())) @ np.linalg.cholesky(covariance).T
+    kept = free[(free <= bound).all(axis=1)][:4000]
+    assert len(kept) == 4000
+    own = found[:, hidden]
+    assert (own <= bound).all()
+    error = np.sqrt((own.var(axis=0) + kept.var(axis=0)) / 4000)
+    np.testing.assert_array_less(np.abs(own.mean(axis=0) - kept.mean(axis=0)), 5.0 * error)
+    spread = np.sqrt(2.0 / 4000 * 4.0) * kept.var(axis=0)  # of a variance, whose kurtosis is at most about 9
+    np.testing.assert_array_less(np.abs(own.var(axis=0) - kept.var(axis=0)), 5.0 * spread)
+
+
+def test_neighbours_draw_as_all_others_do():
+    """Where all but a few are neighbours: means of 300 draws of each, five standard errors and 0.02."""
+    observed, _, _ = observed_of(60, 5, 20)
+    model = FittedModel(KERNEL, cagp.MEANS["constant"], np.asarray(0.0), 0.05)
+    hidden = np.flatnonzero(observed.censored[0])
+    prior, z = model.prior(observed, np.arange(60), np.array([0])), observed.values[0]
+    dense, near = (
+        way(prior, observed.X, z, hidden, 300, np.random.default_rng(1))
+        for way in (censoring._dense, censoring._by_neighbours)
+    )
+    error = np.sqrt((dense.var(axis=1) + near.var(axis=1)) / 300)
+    np.testing.assert_array_less(np.abs(dense.mean(axis=1) - near.mean(axis=1)), 5.0 * error + 0.02)
+
+
+def test_independent_values_below_a_bound_have_the_mean_of_all():
+    """Five standard errors of 4,000 values, a third of them censored, are about 0.12."""
+    z = np.random.default_rng(1).normal(2.0, 1.5, 4000)
+    hidden = z < 1.4
+    mean, spread = tobit(np.where(hidden, 1.4, z), hidden)
+    assert mean == pytest.approx(2.0, abs=0.12)
+    assert spread == pytest.approx(1.5, abs=0.12)
