@@ -90,7 +90,7 @@ from cagp_dist.pipeline.solve_task import Step, solve_task
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.steps import fit
 from cagp_dist.pipeline.task import Result, Task
-from cagp_dist.pipeline.transform_choice import transform_of_values
+from cagp_dist.pipeline.transform_choice import advice_of_values, transform_of_values
 from cagp_dist.predictive.transforms import Identity, Transform, TransformLike
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
@@ -551,6 +551,9 @@ class Kriging:
         result = learned.result
         if result is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
+        self._advice = ""
+        if not (transforms(self) or observed.variables or isinstance(mean, Background)):
+            self._advice = advice_of_values(observed.points, learned)
         self.prior_ = learned.prior(observed.points, *observed.points.patterns()[0])
         self.fit_result_ = result
         self.n_features_in_ = 2
@@ -720,6 +723,8 @@ class Kriging:
                 zero = solved.solution.drawn.probability_below(self.transform_.end)
                 least = shaped(zero, observed, targets)
             result = in_units_of_data(result, self.transform_, least=least)
+        if self._advice:
+            result.attrs["values_advice"] = self._advice
         if self._compared:
             result.attrs["transform_log_likelihoods"] = ", ".join(
                 f"{name} {value:.1f}" for name, value in self._compared.items()
@@ -1006,7 +1011,7 @@ class Kriging:
 
     def summary(self) -> str:
         """Kernel, noise and fit in a few lines of text."""
-        return summary(*self._fitted())
+        return "\n".join(filter(None, (summary(*self._fitted()), self._advice)))
 
     def _fitted(self) -> tuple[ObservedObject, FittedModel]:
         """Give what was observed and learned."""

@@ -6,7 +6,7 @@ is preferred. Where the number of a transform is fitted, those of kernel and noi
 for normal scores of the values, then at that for what was found.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +27,7 @@ from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.steps import fit
 from cagp_dist.pipeline.task import Task
+from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive.transforms import (
     Arcsinh,
     BoxCox,
@@ -49,6 +50,11 @@ MOST_PLACES, MOST_FIELDS = 300, 3
 POWERS = 0.0, 2.0  # of Box and Cox
 
 MOST_VALUES = 2_000  # by which transforms of values with zeros are compared
+
+# Log-likelihood from which on a transform is proposed; of zeros the part and the number
+WORTH_A_WORD, LEAST_ZEROS, FEWEST_ZEROS = 6.0, 0.1, 5
+
+DEGREES = ("degree", "degrees", "deg", "°")  # units of directions
 
 # Log-likelihood that any transform has to gain, and more for a number that is fitted
 GAIN, NUMBER = 2.0, 1.0
@@ -233,10 +239,47 @@ class _Whitened:
         return np.asarray(half - self.basis @ (self.basis.T @ half))
 
 
+def advice_of_values(observed: Observations, learned: FittedModel) -> str:
+    """Say in a sentence what would help values that are not normal; nothing where they may be.
+
+    Transforms are compared with the correlations that were fitted without one, which is hard on them.
+    """
+    values = observed.values[observed.present]
+    units = observed.units.strip().lower()
+    low, high = float(values.min()), float(values.max())
+    if units in DEGREES and low >= 0.0 and high <= 360.0 and high - low > 180.0:
+        return (
+            "The values seem to be directions, of which 359 and 1 degrees are next to each other, and their "
+            "mean, 180, is not between them: map the components, u = -speed * sin(direction) and v = -speed "
+            "* cos(direction)."
+        )
+    zeros = float((values == 0.0).mean())
+    if low == 0.0 and zeros >= LEAST_ZEROS and (values == 0.0).sum() >= FEWEST_ZEROS:
+        return (
+            f"{zeros:.0%} of the values are zero and none is below, and error bars of normal distributions "
+            'reach below: transform="auto" censors zeros, and gives the probability of one.'
+        )
+    if low == high or low <= 0.0 or learned.known_noise.ndim or observed.beside:
+        return ""
+    part = _part(observed)
+    likelihood = _profile(part, learned)
+    of_none = likelihood(Identity())
+    gains = {name: likelihood(BoxCox(power)) - of_none for name, power in (("log", 0.0), ("sqrt", 0.5))}
+    best = max(gains, key=lambda name: gains[name])
+    if gains[best] < WORTH_A_WORD:
+        return ""
+    return (
+        f"The log-likelihood of {part.count} values is higher by {gains[best]:.0f} for their "
+        f'{"logarithms" if best == "log" else "square roots"}: transform="{best}" maps these, and gives mean '
+        "and error bars of the values."
+    )
+
+
 def _whitened(observed: Observations, learned: FittedModel) -> list[_Whitened]:
     """Factor the Gram matrix of each pattern of gaps."""
     found = []
-    for places, fields in observed.patterns():
+    for fields in fields_by_pattern(observed.present):
+        places = np.flatnonzero(observed.present[fields[0]])
         prior, X = learned.prior(observed, places, fields), observed.X[places]
         noise = np.broadcast_to(np.asarray(prior.noise_variance), places.shape)
         gram = DenseGram(prior.kernel, X, noise_variance=noise)
@@ -313,18 +356,31 @@ def _fitted_transform(
     return transform, log_likelihood(own, learned)
 
 
-def _with_number(name: str, part: Observations, learned: FittedModel) -> Transform:
-    """Find the number that is likeliest with the correlations of a prior, whatever the variance."""
-    fields = _whitened(part, learned)
+def _profile(part: Observations, learned: FittedModel) -> Callable[[Transform], float]:
+    """Give the log-likelihood of transforms with the correlations of a prior, at the best variance of each.
 
-    def loss(transform: Transform) -> float:
+    It is that but for a constant.
+    """
+    fields = [each for each in _whitened(part, learned) if each.count > 0]
+
+    def log_likelihood_of(transform: Transform) -> float:
         total = 0.0
         for each in fields:
             values = each.values_of(part)
             squares = float((each.contrasts(transform.forward(values)) ** 2).sum())
-            total += 0.5 * each.count * each.fields.size * np.log(squares)
-            total -= each.share * float(transform.log_slope(values).sum())
+            total -= 0.5 * each.count * each.fields.size * np.log(squares)
+            total += each.share * float(transform.log_slope(values).sum())
         return total
+
+    return log_likelihood_of
+
+
+def _with_number(name: str, part: Observations, learned: FittedModel) -> Transform:
+    """Find the number of a transform that is likeliest with the correlations of a prior."""
+    likelihood = _profile(part, learned)
+
+    def loss(transform: Transform) -> float:
+        return -likelihood(transform)
 
     if name == "box-cox":
         found = minimize_scalar(lambda power: loss(BoxCox(float(power))), bounds=POWERS, method="bounded")

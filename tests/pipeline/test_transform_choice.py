@@ -10,7 +10,7 @@ from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.model_settings import ModelSettings
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.pipeline.transform_choice import log_likelihood, transform_of_values
+from cagp_dist.pipeline.transform_choice import advice_of_values, log_likelihood, transform_of_values
 from cagp_dist.runtime import SerialExecutor
 
 RNG = np.random.default_rng(2)
@@ -67,3 +67,22 @@ def test_auto_finds_how_values_were_made_whatever_their_unit(values, text):
         assert found.chosen.text.startswith(text)
         best = max(found.log_likelihoods.values())
         assert best - found.log_likelihoods["none"] > (-1.0 if text == "y" else 6.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "units", "said"),
+    [
+        (np.exp(Z), "ppm", 'transform="log"'),
+        ((6.0 + 2.0 * Z) ** 2, "", 'transform="sqrt"'),
+        (280.0 + Z, "K", ""),
+        (np.maximum(Z, 0.0), "mm", 'transform="auto"'),
+        ((60.0 * Z) % 360.0, "degree", "u = -speed"),
+        (100.0 + 8.0 * Z, "degree", ""),
+    ],
+    ids=["lognormal", "squares", "normal", "zeros", "directions", "angles of one side"],
+)
+def test_values_that_are_not_normal_are_told_what_helps(values, units, said):
+    observed = Observations.from_points(LAT, LON, values[None], stated_units=units)
+    model = FittedModel(cagp.Matern32(0.04, 1.0), cagp.MEANS["constant"], np.asarray(0.0), 0.04)
+    advice = advice_of_values(observed, model)
+    assert (said in advice) if said else advice == ""
