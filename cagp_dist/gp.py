@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def condition(
     prior: Prior,
-    X: "ArrayLike | LatLonGrid",
+    X: "ArrayLike | LatLonGrid | LinearFunctionals",
     y: ArrayLike,
     X_test: "ArrayLike | LatLonGrid | LinearFunctionals",
     *,
@@ -59,9 +59,10 @@ def condition(
     ----------
     prior : Prior
         Kernel, noise and mean.
-    X : array_like, shape (n, p), or LatLonGrid
+    X : array_like, shape (n, p), LatLonGrid or LinearFunctionals
         Observed points, Euclidean distance; on the sphere use `unit_sphere`. Gauss-Seidel solvers
-        visit them in this order; see `space_filling_order`. Or the grid on which fields were observed.
+        visit them in this order; see `space_filling_order`. Or the grid on which fields were observed. Or n
+        weighted sums of the field that were observed, such as means over areas or cells, with `Cholesky`.
     y : array_like, shape (n,) or (n, T); on a grid (P, Q) or (T, P, Q)
         Observations. In (n, T), and on a grid, NaN marks missing values. Fields observed at the same points
         share one solve; each other pattern of gaps takes its own solve. The Q copies of a pole of a grid are
@@ -145,12 +146,13 @@ def condition(
 
     from cagp_dist.posterior.conditioning import plan_conditioning, posterior_of, solve_pattern
     from cagp_dist.posterior.kept_solves import keeps_weights
-    from cagp_dist.posterior.problem import as_targets, patterns
+    from cagp_dist.posterior.problem import as_targets, check_observed, patterns
     from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers.engine.affine import Affine
     from cagp_dist.solvers.interface import check_one_field, check_solver
 
     check_solver(solver)
+    check_observed(X, solver)
     if lanczos_steps > 0 and not isinstance(solver, Affine):
         raise ArgumentError(
             f"lanczos_steps is {lanczos_steps}, but {solver!r} keeps no leftover to take them on; expected "
@@ -189,7 +191,7 @@ def condition(
 
 def posterior_mean(
     prior: Prior,
-    X: "ArrayLike | LatLonGrid",
+    X: "ArrayLike | LatLonGrid | LinearFunctionals",
     y: ArrayLike,
     X_test: "ArrayLike | LatLonGrid | LinearFunctionals",
     *,
@@ -242,12 +244,20 @@ def posterior_mean(
     from cagp_dist.posterior.coefficients import plan_of_weights, with_weights
     from cagp_dist.posterior.patterns import in_order, joint_bytes, joint_plan, less_memory
     from cagp_dist.posterior.prior_mean import remove_mean
-    from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns, plan_of_mean
+    from cagp_dist.posterior.problem import (
+        Problems,
+        as_targets,
+        check_observed,
+        demand_of,
+        patterns,
+        plan_of_mean,
+    )
     from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers.engine.affine import Affine
     from cagp_dist.solvers.interface import LinearMean, check_solver, settle
 
     check_solver(solver)
+    check_observed(X, solver)
     if iterations_by_target is not None and not isinstance(solver, Affine):
         raise ArgumentError(
             f"iterations_by_target was given for {solver!r}, which has no stages to end early; expected an "

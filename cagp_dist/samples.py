@@ -256,12 +256,13 @@ class _SamplerWork:
         progress: Callable[[Progress], None] | None,
     ) -> None:
         from cagp_dist.gram.targets import target_count
-        from cagp_dist.posterior.problem import as_targets, patterns
+        from cagp_dist.posterior.problem import as_targets, check_observed, patterns
         from cagp_dist.solvers.engine.affine import Affine
         from cagp_dist.solvers.interface import check_one_field, check_solver
 
         check_prior(prior)
         check_solver(solver)
+        check_observed(X, None)
         check_count("samples", samples, least=1)
         check_generator(generator)
         self._parts = patterns(X, y)

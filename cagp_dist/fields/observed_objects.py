@@ -1,7 +1,7 @@
 """What was observed, from an xarray object, a table or arrays, and what results take over from it."""
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -45,6 +45,7 @@ from cagp_dist.fields.tables import (
     read_rows,
     row_by_row,
 )
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import DEPTH
 from cagp_dist.pipeline import Observations
 from cagp_dist.remedies import Setting
@@ -85,6 +86,8 @@ class ObservedObject:
     variables: tuple["ObservedObject", ...] = ()
     depths: Depths | None = None
     rows: Indices | None = None  # of a table, of the values that are there, by time, then by place
+    # of means over areas that were observed: some of them by nodes that are twice as close
+    finer: Callable[[Indices], LinearFunctionals] | None = None
     read_with: str = ""  # settings with which the source was read, as JSON; empty if there were none
 
     @property

@@ -1,11 +1,13 @@
 """The Gram matrix as a plain array: the oracle of the tests and the core of the exact solver."""
 
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.gram_matrix import ExactSolve, check_noise
 from cagp_dist.gram.targets import Targets, covariance_with, seen_from
 from cagp_dist.kernels import Kernel
@@ -18,12 +20,15 @@ STRIP_ROWS = 256  # Of the matrix, whose absolute values exist at a time
 
 
 class DenseGram:
-    """``G = k(X, X) + diag(noise_variance)`` stored, 8 n^2 bytes. Shapes: X (n, p), noise_variance (n,)."""
+    """``G = k(X, X) + diag(noise_variance)`` stored, 8 n^2 bytes. Shapes: X (n, p), noise_variance (n,).
 
-    def __init__(self, kernel: Kernel, X: Array, *, noise_variance: Array) -> None:
+    X may be n linear functionals that were observed, such as means over areas, whose covariances stand in G.
+    """
+
+    def __init__(self, kernel: Kernel, X: Array | LinearFunctionals, *, noise_variance: Array) -> None:
         check_noise(noise_variance, n=len(X))
-        self.kernel, self.X, self.noise_variance = kernel, X, noise_variance
-        self.matrix = kernel(X, X)  # G itself, not to be changed
+        self.kernel, self.X, self.noise_variance = kernel, cast(Array, X), noise_variance
+        self.matrix = covariance_with(kernel, X, X)  # G itself, not to be changed
         self.matrix[np.diag_indices(len(X))] += noise_variance
 
     @property

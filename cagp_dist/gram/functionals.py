@@ -324,6 +324,17 @@ def functional_panel(kernel: Parameters, points: Array, functionals: LinearFunct
     return out
 
 
+def covariance_of_functionals(
+    kernel: Parameters, observed: LinearFunctionals, functionals: LinearFunctionals
+) -> Array:
+    """``W' k(nodes, nodes) W`` of functionals with others, shape (m, k)."""
+    out = np.empty((len(observed), len(functionals)))
+    for chosen in runs(observed, ROWS_AT_ONCE):
+        part = observed.part(chosen)
+        out[chosen] = part.averaged(functional_panel(kernel, point_columns(part.nodes), functionals))
+    return out
+
+
 def variance_of_functionals(kernel: Kernel, functionals: LinearFunctionals) -> Array:
     """``w' k(nodes, nodes) w`` of each functional, shape (k,)."""
     variance = np.empty(len(functionals))

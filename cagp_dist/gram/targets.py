@@ -8,7 +8,12 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.grid_plans import LEAST_ALIKE
-from cagp_dist.gram.functionals import LinearFunctionals, functional_panel, views_of_functionals
+from cagp_dist.gram.functionals import (
+    LinearFunctionals,
+    covariance_of_functionals,
+    functional_panel,
+    views_of_functionals,
+)
 from cagp_dist.kernels import Kernel, point_columns
 from cagp_dist.latlon.grid import LatLonGrid
 
@@ -62,16 +67,21 @@ def joined_targets(targets: Sequence[Array | LinearFunctionals]) -> Array | Line
     return reduce(LinearFunctionals.followed_by, functionals)
 
 
-def covariance_with(kernel: Kernel, X: Array, targets: Targets) -> Array:
-    """``V' = k(X, targets)``, shape (m, q) for X (m, p)."""
+def covariance_with(kernel: Kernel, X: Array | LinearFunctionals, targets: Targets) -> Array:
+    """``V' = k(X, targets)``, shape (m, q) for X (m, p), or m functionals."""
+    if isinstance(X, LinearFunctionals):
+        wanted = targets if isinstance(targets, LinearFunctionals) else None
+        if wanted is None:
+            wanted = LinearFunctionals.of_points(target_points(targets))
+        return covariance_of_functionals(kernel.parameters, X, wanted)
     if isinstance(targets, LinearFunctionals):
         return functional_panel(kernel.parameters, point_columns(X), targets)
     return kernel(X, target_points(targets))
 
 
-def seen_from(kernel: Kernel, targets: Targets, X: Array) -> Array:
-    """``V = k(targets, X)``, shape (q, m) for X (m, p)."""
-    if isinstance(targets, LinearFunctionals):
+def seen_from(kernel: Kernel, targets: Targets, X: Array | LinearFunctionals) -> Array:
+    """``V = k(targets, X)``, shape (q, m) for X (m, p), or m functionals."""
+    if isinstance(targets, LinearFunctionals) or isinstance(X, LinearFunctionals):
         return covariance_with(kernel, X, targets).T
     return kernel(target_points(targets), X)
 

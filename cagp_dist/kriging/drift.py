@@ -23,7 +23,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.covariates import PlaneField, covariate, open_covariate, plane_field
 from cagp_dist.fields.observed_objects import ObservedObject
-from cagp_dist.gram.targets import averaged, target_points
+from cagp_dist.gram.targets import averaged, part, target_points
 from cagp_dist.kriging.map_targets import MapTargets
 from cagp_dist.means import (
     MEANS,
@@ -42,7 +42,6 @@ from cagp_dist.pipeline.map_mean import (
     MeansByLabel,
     PartlyKnown,
     is_read,
-    known_at,
     known_of,
     unknown_text,
 )
@@ -149,7 +148,7 @@ def with_known_drift(observed: ObservedObject, mean: PartlyKnown) -> ObservedObj
     """Leave out the observations at places where a field of the drift, or a background, is not known."""
     points, there = observed.points, observed.points.there
     known = np.ones(len(points.positions), dtype=bool)
-    known[there] = known_at(mean, points.X[there], points)
+    known[there] = known_of(mean, part(points.sites, there), points)
     if known.all():
         return observed
     _tell_unknown(mean, "observations", "left out", known, points.positions, observed.space)
@@ -188,7 +187,9 @@ def known_targets(targets: MapTargets, drift: WithCovariates, observed: Observed
     within = _within(targets)
     if not known.all():
         _tell_unknown(drift, "targets", "NaN", known, targets.positions[within], targets.space)
-    seen_at = drift.covariates_at(observed.points.positions[observed.points.there])
+    sums = observed.points.functionals
+    places = part(observed.points.positions if sums is None else sums, observed.points.there)
+    seen_at = averaged(places, drift.covariates_at(target_points(places)))
     for number, term in enumerate(drift.covariates):
         _tell_far(term, targets, seen_at[:, number], values[known, number])
     return targets if known.all() else replace(targets, known=_among(within, known, targets))

@@ -26,6 +26,7 @@ from cagp_dist.fields.tables import DataFrameLike, is_table
 from cagp_dist.kernels import DEPTH, RESERVED_AXES, VARIABLE, Kernel
 from cagp_dist.kriging.drift import MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
+from cagp_dist.kriging.observed_areas import CELLS, areas_of_table, check_areas, with_areas, with_cells
 from cagp_dist.means import WithCovariates
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
@@ -75,6 +76,7 @@ def read(
             "of its own.",
             key="labels-with-others",
         )
+    check_areas(model, named_columns(terms_of_mean(model)), y)
     if isinstance(model.value, list | tuple):
         return _read_variables(model, list(model.value), observations, y)
     for name in BY_VARIABLE:
@@ -333,7 +335,11 @@ def _observe(
     column = model.noise_std if isinstance(model.noise_std, str) else None
     number = None if model.noise_std is None or column is not None else 1.0
     noise = number if model.prior is None else model.prior.noise_variance
-    columns = roles_of(model)
+    columns, crs, areas = roles_of(model), model.crs, None
+    if model.geometry is not None and model.geometry != CELLS:
+        areas = areas_of_table(model, cast("Source", observations))
+        observations, crs = areas.table, areas.crs
+        columns = {**columns, **areas.columns}
     if y is None:
         observed = read_source(
             observations,  # type: ignore[arg-type]
@@ -347,9 +353,13 @@ def _observe(
             static=named_columns(terms_of_mean(model)),
             labels=bias_axes(model),
             in_time=in_time,
-            crs=model.crs,
+            crs=crs,
             transform=read_as(model),
         )
+        if areas is not None:
+            observed = with_areas(observed, areas)
+        elif model.geometry is not None:
+            observed = with_cells(observed)
         check_groups(observed.points, [*observed.labels])
         names = ("value", "units", "missing", "where")
         given = {name: getattr(model, name) for name in names if getattr(model, name) is not None}

@@ -68,6 +68,7 @@ from cagp_dist.kriging.map_targets import (
     of_kind,
     of_table,
 )
+from cagp_dist.kriging.observed_areas import GeometryOf, about_areas
 from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.means import WithCovariates
 from cagp_dist.pipeline import AnisotropyLike, Hyperparameters, Resources, Solver
@@ -107,6 +108,7 @@ def krige(
     causal: bool = False,
     kind: Kind = "grid",
     mask: MaskLike = None,
+    geometry: GeometryOf = None,
     kernel: KernelLike = KERNEL,
     mean: MeanTerms | Mapping[str, MeanTerms] | None = None,
     value: str | Sequence[str] | None = None,
@@ -185,6 +187,15 @@ def krige(
         Where the map is wanted: polygons (of shapely, geopandas or GeoJSON, see `Kriging.area_mean`),
         regions, a boolean DataArray on a grid of its own, or a boolean array with the shape of the targets.
         Targets outside are NaN, and take no time.
+    geometry : str or sequence, optional
+        Observations that are means over areas: "cells" of a grid, whose cells end half way between its
+        points; the name of a column of polygons, such as ``"geometry"`` of a GeoDataFrame; or a polygon for
+        each row (see `Kriging.area_mean`; a Point is a value there). The map is of the field at points, or of
+        means over other cells and areas (area-to-point kriging): its mean over an observed area is the value
+        there, but for the noise. Kernel and noise are fitted by the exact likelihood of the means; the noise
+        is that of a mean; a field as ``mean`` is averaged over each area. At most 4,000 areas, solved by
+        Cholesky; numbers are plugged in. Not with ``at``, several variables, ``bias_by``, depths,
+        ``background``, ``transform``, ``recalibration``, ``anisotropy`` or a column as ``mean``.
     kernel : str, class of Kernel, or Kernel
         "matern12", "matern32", "matern52", "squared-exponential" or, with any smoothness, "matern(0.8)"; or a
         sum such as "matern32 + matern32". The parameters of a kernel object are kept. "auto" takes the one of
@@ -424,6 +435,7 @@ class Kriging:
     (array([21. , 19.8]), array([0.3, 3.9]))
     """
 
+    geometry: GeometryOf = None
     kernel: KernelLike = KERNEL
     mean: MeanTerms | Mapping[str, MeanTerms] | None = None
     value: str | Sequence[str] | None = None
@@ -704,6 +716,7 @@ class Kriging:
             targets,
             call=written,
         )
+        result.attrs |= about_areas(observed, learned.kernel)
         if observed.labels:
             result = with_biases(result, solved.solution, observed, learned, targets.points.size)
         if solved.innovations is not None:
@@ -713,7 +726,9 @@ class Kriging:
             left = (solved.solution.std**2 / prior).reshape(targets.hours.size, -1).min(axis=1)
             about = evidence(targets.hours, observed.points.hours, ~(left <= UNINFORMED), causal=self.causal)
             result = result.assign_coords(evidence=about)
-        elif observed.points.censored is None and (gain := gain_of_other_times(observed.points, learned)):
+        elif (observed.points.censored is None and observed.finer is None) and (
+            gain := gain_of_other_times(observed.points, learned)
+        ):
             result.attrs["other_times"] = gain
         if corrects or self.transform_ is not None:
             result = with_recalibration(result, solved, observed, targets, method=self.recalibration)
@@ -980,6 +995,12 @@ class Kriging:
                 "variogram is of values; expected a transform in which zeros are values, such as "
                 "cagp.BoxCox(0.5, shift=0.1).",
                 key="zeros-with-others",
+            )
+        if observed.points.functionals is not None:
+            raise ArgumentError(
+                "the observations are means over areas, which have no distances; expected values at points. "
+                "The kernel was fitted by their likelihood: model.summary().",
+                key="variogram-of-areas",
             )
         check_count("draws", draws, least=20)
         check_count("seed", seed, least=0)

@@ -73,7 +73,7 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
         noise_std=model.noise_std if isinstance(model.noise_std, int | float) else None,
         nugget_std=nugget_of(model, observed.points),
         anisotropy=model.anisotropy,
-        hyperparameters=model.hyperparameters,
+        hyperparameters=model.hyperparameters if observed.points.functionals is None else "plug-in",
         labels=labels,
     )
 

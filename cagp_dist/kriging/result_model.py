@@ -17,6 +17,7 @@ from cagp_dist.fields.observed_objects import ObservedObject, Source, read
 from cagp_dist.fields.selection import ANYWHERE, Asked
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.map_dataset import READ_WITH, noise_text
+from cagp_dist.kriging.observed_areas import OBSERVED_AREAS
 from cagp_dist.means import MEANS
 from cagp_dist.space import Plane, moved, plane_of
 from cagp_dist.space.systems import has_system
@@ -37,6 +38,10 @@ def model_of(result: xr.Dataset, observations: Source) -> "Kriging":
     if not {"kernel", "prior_mean", "noise_std"} <= set(attributes):
         raise ArgumentError(
             f"the result does not say its kernel, mean and noise. {instead}", key="result-without-model"
+        )
+    if OBSERVED_AREAS in attributes:
+        raise ArgumentError(
+            f"the result is of {attributes[OBSERVED_AREAS]}. {instead}", key="result-without-model"
         )
     if "transform" in attributes or "transform" in _settings_of(result, asked):
         raise ArgumentError(f"the result is of transformed values. {instead}", key="transform-noise")

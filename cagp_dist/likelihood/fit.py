@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import chosen_by
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Bounds, Given, checked_names, make_bounds
@@ -74,7 +75,7 @@ GROWTH = 16  # How many times more points one level has than the level before
 
 def fit(
     kernel: Families,
-    where: LatLonGrid | ArrayLike,
+    where: LatLonGrid | LinearFunctionals | ArrayLike,
     y: ArrayLike,
     *,
     mean: Mean | Literal["constant"] = "constant",
@@ -106,8 +107,9 @@ def fit(
         value best from all others, by the CRPS, at no more than 1,000 of the points (at all points of a grid
         of up to 40,000); fixed parameters and bounds apply to all three. The class `Matern`, or "matern",
         fits the smoothness by likelihood, to the same points.
-    where : LatLonGrid or array_like, shape (n, p)
-        A whole grid, or points. Pole rows of a grid, Q copies of one point each, are left out.
+    where : LatLonGrid, array_like, shape (n, p), or LinearFunctionals
+        A whole grid, or points. Pole rows of a grid, Q copies of one point each, are left out. Or n weighted
+        sums of the field, such as means over areas, by the dense likelihood of their covariances.
     y : array_like, shape (P, Q) or (T, P, Q) on a grid, (n,) or (n, T) at points
         Observations; T fields share all parameters. On a grid NaN where no field has a value.
     mean : "constant", number or callable
@@ -441,12 +443,13 @@ def _compared(data: Data, mean: Mean, method: Method) -> dict[str, Any]:
     elif data.size <= MOST_COMPARED and method in ("auto", "dense"):
         return {}
     part = _as_points(data).thinned(MOST_COMPARED)
+    of_sums = part.functionals is not None
     return {
-        "where": part.X,
+        "where": part.functionals if of_sums else part.X,
         "y": part.residuals,
         "mean": 0.0 if part.basis is None else mean,
         "noise_deviations": part.deviations,
-        "method": "vecchia",
+        "method": "dense" if of_sums else "vecchia",
     }
 
 
@@ -544,7 +547,8 @@ def _likelihood(
         return VecchiaLikelihood(model, data.X, data.residuals, curved=curved, **own, **place)
     # stands in this process, wherever the executor has its memory
     here = min(place["memory_limit_bytes"], available_bytes())
-    return DenseLikelihood(model, data.X, data.residuals, memory_limit_bytes=here, **own)
+    where = data.X if data.functionals is None else data.functionals
+    return DenseLikelihood(model, where, data.residuals, memory_limit_bytes=here, **own)
 
 
 def _check_method(method: Method, data: Data, *, exactly: bool) -> None:
@@ -554,6 +558,13 @@ def _check_method(method: Method, data: Data, *, exactly: bool) -> None:
             f'method is {method!r}; expected "auto", "rings", "dense", "vecchia" or "elbo".',
             key="method-unknown",
             remedies=(Remedy.VECCHIA,) if str(method) in ("blocks", "pathwise") else (),
+        )
+    of_sums = isinstance(data, ResidualsAtPoints) and data.functionals is not None
+    if of_sums and method not in ("auto", "dense"):
+        raise ArgumentError(
+            f"method is {method!r}, and weighted sums of the field were observed; expected "
+            '"dense", or "auto".',
+            key="method-of-functionals",
         )
     if method == "rings" and isinstance(data, ResidualsAtPoints):
         raise ArgumentError(
@@ -576,6 +587,8 @@ def _choose(data: Data) -> tuple[Method, str]:
     if isinstance(data, Gridded) and few_gaps(data.grid.size, data.gaps):
         gaps = f" without {data.gaps:,} of its points" if data.gaps else ""
         return "rings", f"the points are a grid{gaps}, whose likelihood is exact"
+    if isinstance(data, ResidualsAtPoints) and data.functionals is not None:
+        return "dense", "weighted sums of the field were observed, whose likelihood is dense"
     if data.size > MOST_DENSE_POINTS:
         return (
             "vecchia",

@@ -11,6 +11,7 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import area_weights, cells_in_order, is_pole
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import SAME_ON_SPHERE, SPACE_COLUMNS, TIME, Matern12, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
@@ -57,6 +58,8 @@ class ResidualsAtPoints:
     deviations: Array | None = None
     # (n, k): of a mean whose coefficients are estimated; the residuals are then those of least squares
     basis: Array | None = None
+    # n weighted sums of the field that were observed instead of points, which are then their middles
+    functionals: LinearFunctionals | None = None
 
     @property
     def size(self) -> int:
@@ -102,7 +105,15 @@ class ResidualsAtPoints:
         chosen = spread_cells(X, most, cell_size=NEIGHBOURS_CELL)
         own = None if self.deviations is None else self.deviations[chosen]
         basis = None if self.basis is None else self.basis[chosen]
-        return replace(self, X=self.X[chosen], residuals=self.residuals[chosen], deviations=own, basis=basis)
+        sums = None if self.functionals is None else self.functionals.part(chosen)
+        return replace(
+            self,
+            X=self.X[chosen],
+            residuals=self.residuals[chosen],
+            deviations=own,
+            basis=basis,
+            functionals=sums,
+        )
 
 
 def spread_cells(X: Array, most: int, *, cell_size: int) -> NDArray[np.intp]:
@@ -225,7 +236,7 @@ def on_columns(data: ResidualsAtPoints | Gridded, model: Model) -> ResidualsAtPo
 
 
 def centred_observations(
-    where: LatLonGrid | ArrayLike,
+    where: LatLonGrid | LinearFunctionals | ArrayLike,
     y: ArrayLike,
     mean: Mean | Literal["constant"],
     noise_deviations: ArrayLike | None = None,
@@ -259,12 +270,19 @@ def centred_observations(
             grid, np.ascontiguousarray(residuals), basis, gaps if gaps.any() else None
         )
     else:
-        X = as_points("X", where)
+        sums = where if isinstance(where, LinearFunctionals) else None
+        X = as_points("X", where) if sums is None else sums.centres  # type: ignore[arg-type]
         values = _columns(y, len(X))
         _check_size(len(X))
-        centre, mean, basis = _centre(mean, values, np.full(len(X), 1.0 / len(X)), lambda: X)
+        centre, mean, basis = _centre(
+            mean, values, np.full(len(X), 1.0 / len(X)), lambda: X if sums is None else sums.nodes, sums
+        )
         data = ResidualsAtPoints(
-            X, values - centre, deviations=_deviations(noise_deviations, len(X)), basis=basis
+            X,
+            values - centre,
+            deviations=_deviations(noise_deviations, len(X)),
+            basis=basis,
+            functionals=sums,
         )
     _check_unit("y departs from the prior mean", float(np.abs(data.residuals).max()), "y")
     return data, mean
@@ -358,9 +376,20 @@ def _check_unit(what: str, size: float, name: str) -> None:
 
 
 def _centre(
-    mean: Mean | Literal["constant"], values: Array, weights: Array, points: Callable[[], Array]
+    mean: Mean | Literal["constant"],
+    values: Array,
+    weights: Array,
+    points: Callable[[], Array],
+    sums: LinearFunctionals | None = None,
 ) -> tuple[Array, Mean, Array | None]:
-    """Values of the mean, shape (n or 1, T or 1), the mean as a prior takes it, and its basis (n, k)."""
+    """Values of the mean, shape (n or 1, T or 1), the mean as a prior takes it, and its basis (n, k).
+
+    Of ``sums`` of the field at points, sums of what is at these.
+    """
+
+    def summed(at_points: Array) -> Array:
+        return at_points if sums is None else sums.averaged(at_points)
+
     if isinstance(mean, str):
         if mean != "constant":
             raise ArgumentError(
@@ -373,14 +402,14 @@ def _centre(
         return averages, FieldMeans(tuple(averages.tolist())), None
     prior = Prior(Matern12(1.0), 1.0, mean)
     if prior.estimates_mean:
-        basis = prior.basis_at(points())
+        basis = summed(prior.basis_at(points()))
         columns, _ = orthonormal(basis, prior.coefficient_names)
-        known = prior.known_at(points())
+        known = summed(prior.known_at(points()))
         fitted = known + columns @ (columns.T @ (values - known))
         left = values - fitted
         _check_varies(values, left - columns @ (columns.T @ left))  # without the rounding of the first fit
         return fitted, mean, basis
-    centre = prior.mean_at(points())  # checks it, too
+    centre = summed(prior.mean_at(points()))  # checks it, too
     if centre.shape[1] not in (1, values.shape[1]):
         raise ArgumentError(
             f"the prior mean has {counted(centre.shape[1], 'column')} for "

@@ -85,4 +85,6 @@ def search_key(model: Model, data: ResidualsAtPoints | Gridded, settings: object
         where = [data.grid.latitude_degrees, data.grid.longitude_degrees, data.missing]
     else:
         where = [data.X, data.deviations]
+        if (sums := data.functionals) is not None:
+            where += [sums.places, sums.weights, sums.counts.astype(np.float64)]
     return key_of("search", model, settings, *where, data.residuals, data.basis)

@@ -13,6 +13,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.targets import part
 from cagp_dist.pipeline.censoring import quantiles_of
 from cagp_dist.pipeline.defaults import FEWEST_DRAWN, MOST_DRAWN, OBSERVED_FOR_EACH
 from cagp_dist.pipeline.field_solves import Execution, LeftOut, Solution
@@ -145,7 +146,7 @@ def _in_folds(task: Task, model: FittedModel, split: Split) -> Task:
     return replace(
         task,
         split=split,
-        targets=Targets(MapPoints(points.X[held]), {"held out": slice(0, held.size)}),
+        targets=Targets(MapPoints.of(part(points.sites, held)), {"held out": slice(0, held.size)}),
         held_out=HeldOut(points.values[:, held], points.positions[held], known[held], split.folds),
         recalibration=NOT_ASKED,
         calibrating=None,

@@ -11,6 +11,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Work
 from cagp_dist.factors import Directional
 from cagp_dist.geometry import is_pole
+from cagp_dist.gram.targets import part
 from cagp_dist.kernels import Kernel, chosen_by, families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Given
@@ -90,7 +91,7 @@ def choose_sites(observed: Observations, places: Indices, *, gridded: bool) -> S
         shared, times = shared_places(present)
         chosen = places[shared]
     found = None
-    if gridded and observed.space.has_latitudes:
+    if gridded and observed.functionals is None and observed.space.has_latitudes:
         found = grid_of_most(observed.north[chosen], observed.east[chosen])
     if found is not None and chosen.size <= MOST_DENSE and found[1].size < found[0].size:
         found = None  # so few points with gaps are quicker by a dense factor
@@ -98,7 +99,7 @@ def choose_sites(observed: Observations, places: Indices, *, gridded: bool) -> S
         grid, kept, places_in_grid = found
         return Sites(chosen[kept], _spread(times, kept.size), "rings", grid, places_in_grid)
     times = _spread(times, min(chosen.size, MOST_CONDITIONALS))
-    return Sites(chosen, times, method_of(chosen.size))
+    return Sites(chosen, times, "dense" if observed.functionals is not None else method_of(chosen.size))
 
 
 def method_of(points: int) -> Method:
@@ -131,7 +132,7 @@ def grid_of_most(
 def residuals_at(sites: Sites, observed: Observations, mean: Mean) -> Array:
     """Values (T, n) at sites without their mean."""
     values = observed.values[np.ix_(sites.times, sites.chosen)]
-    return residuals_about(mean, observed.X[sites.chosen], values)
+    return residuals_about(mean, part(observed.sites, sites.chosen), values)
 
 
 def effective_times(kernel: Kernel, noise: Array, sites: Sites, observed: Observations, mean: Mean) -> float:
@@ -166,7 +167,7 @@ def fit_numbers(
     def search(kernel: Families, **given: Any) -> FitResult:
         return fit(
             kernel,
-            observed.X[sites.chosen] if sites.grid is None else sites.grid,
+            part(observed.sites, sites.chosen) if sites.grid is None else sites.grid,
             values.T if sites.grid is None else sites.on_grid(values),
             mean=mean,
             method=sites.method,

@@ -78,12 +78,13 @@ def is_read(mean: MeanLike) -> bool:
     return not (callable(mean) or isinstance(mean, known))
 
 
-def residuals_about(mean: Mean, X: Array, values: Array) -> Array:
+def residuals_about(mean: Mean, X: Array | LinearFunctionals, values: Array) -> Array:
     """Values (T, n) at X without their mean; with coefficients by least squares where it has some."""
+    points = target_points(X)
     if not isinstance(mean, EstimatedMean) or callable(mean):
-        return np.asarray(values - Prior(Matern32(1.0), 1.0, mean).mean_at(X).T)
-    basis = np.asarray(mean.basis_at(X))
-    values = values - Prior(Matern32(1.0), 1.0, mean).known_at(X).T
+        return np.asarray(values - averaged(X, Prior(Matern32(1.0), 1.0, mean).mean_at(points)).T)
+    basis = averaged(X, np.asarray(mean.basis_at(points)))
+    values = values - averaged(X, Prior(Matern32(1.0), 1.0, mean).known_at(points)).T
     return np.asarray(values - (basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]).T)
 
 

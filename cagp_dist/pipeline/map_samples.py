@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.errors import NumericalError
+from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.pipeline.defaults import BLOCK_SIZE, JITTER, MOST_SAMPLED, USUAL_SWEEPS
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -40,6 +40,12 @@ def draw_fields(
 ) -> Draws:
     """Draw fields that agree with the observations, from their joint distribution at all targets."""
     many = len(targets.X) > MOST_SAMPLED
+    if many and observed.functionals is not None:
+        raise ArgumentError(
+            f"{len(targets.X):,} targets were asked for, and means over areas were observed, from which at "
+            f"most {MOST_SAMPLED:,} are drawn together; expected fewer: a coarser grid, or a mask.",
+            key="samples-of-areas",
+        )
     solver = solver_of(asked, observed)
     if many and solver == NAMED_SOLVERS["block-gauss-seidel"]:  # no variances say where to stop
         solver = BlockGaussSeidel(USUAL_SWEEPS, block_size=BLOCK_SIZE)

@@ -1,11 +1,14 @@
 """The solve of a map: its solver, prior, points and values, for `cagp_dist.pipeline.field_solves.solve`."""
 
+from typing import cast
+
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.targets import part
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.pipeline.background import weighted
 from cagp_dist.pipeline.defaults import BLOCK_SIZE, MOST_SWEEPS, SHARE
@@ -33,6 +36,8 @@ NAMED_SOLVERS: dict[str, Solver] = {
 
 def solver_of(asked: "str | Solver", observed: Observations) -> Solver:
     """Give the solver that was asked for, by its name or itself, or the one that follows from the points."""
+    if observed.functionals is not None:
+        return _of_areas(asked)
     if not isinstance(asked, str):
         check_solver(asked)
         return asked
@@ -43,6 +48,21 @@ def solver_of(asked: "str | Solver", observed: Observations) -> Solver:
             key="solver-type",
         )
     return choose_solver(observed, observed.there) if asked == "auto" else NAMED_SOLVERS[asked]
+
+
+def takes_areas(asked: "str | Solver") -> bool:
+    """Whether a solver takes means over areas that were observed: a Cholesky factor does."""
+    return asked in ("auto", "cholesky") if isinstance(asked, str) else isinstance(asked, Cholesky)
+
+
+def _of_areas(asked: "str | Solver") -> Solver:
+    """Give the solver of means over areas that were observed."""
+    if not takes_areas(asked):
+        raise ArgumentError(
+            f'solver is {asked!r}, and means over areas were observed; expected "auto" or "cholesky".',
+            key="solver-of-functionals",
+        )
+    return Cholesky()
 
 
 def solve_map(
@@ -80,7 +100,8 @@ def problem_of_map(
             raise no_rings("the standard deviation of the background's error varies from place to place.")
         values = values / scale(observed.X[places])
     if not solver.needs_grid:
-        X, y = observed.X[places], np.ascontiguousarray(values.T)
+        # solves that take points take means over areas as well
+        X, y = cast("Array", part(observed.sites, places)), np.ascontiguousarray(values.T)
         return prior, X, y, weighted(targets.wanted, scale)
     grid = observed.grid_of(places).like(targets.grid)
     if isinstance(prior.noise_variance, np.ndarray):

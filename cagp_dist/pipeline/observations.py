@@ -13,6 +13,7 @@ from cagp_dist.arrays import Array, Indices, Mask, Names, Times
 from cagp_dist.budget.demand import MOST_MISSING
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import cell_areas, median_spacing, space_filling_order
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import TIME, beside_columns
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
@@ -79,6 +80,8 @@ class Observations:
     transform: Transform | None = None
     # (T, n): of which values it is known only that they are no larger, such as rain of zero
     censored: Mask | None = None
+    # n means over areas that were observed, of which the places are the middles; None: values at the places
+    functionals: LinearFunctionals | None = None
 
     @classmethod
     def from_points(
@@ -234,6 +237,11 @@ class Observations:
         return beside_columns(self.positions, columns) if columns else self.positions
 
     @property
+    def sites(self) -> Array | LinearFunctionals:
+        """What was observed: the field at X, or its means over areas."""
+        return self.X if self.functionals is None else self.functionals
+
+    @property
     def moments(self) -> Times:
         """When, of points in space and time, shape (n,)."""
         since = np.rint(self.hours * 3.6e9).astype("timedelta64[us]")
@@ -347,6 +355,8 @@ class Observations:
         }
         taken["beside"] = {axis: held[chosen] for axis, held in self.beside.items()}
         taken["censored"] = None if self.censored is None else self.censored[:, chosen]
+        if self.functionals is not None:
+            taken["functionals"] = self.functionals.part(np.arange(self.north.size)[chosen])
         return replace(self, values=self.values[:, chosen], grid=None, **taken)
 
     def only(self, chosen: Indices) -> Self:

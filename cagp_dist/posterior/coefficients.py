@@ -166,7 +166,7 @@ def coefficients_of(
     prior: Prior, problem: Problem, solver: Solver, *, plan: Plan | None, executor: Executor
 ) -> tuple[Coefficients, Problem]:
     """Find the weights of the coefficients of a mean."""
-    given = prior.basis_at(problem.gram.X)
+    given = averaged(problem.gram.X, prior.basis_at(target_points(problem.gram.X)))
     there = averaged(problem.targets, prior.basis_at(target_points(problem.targets)))
     basis, triangle = orthonormal(given, prior.coefficient_names)
     at_targets = np.asarray(np.linalg.solve(triangle.T, there.T).T)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.gram.exact_variance import beside_posterior
+from cagp_dist.gram.functional_gram import FunctionalGram
 from cagp_dist.gram.targets import Targets
 from cagp_dist.posterior.certificate import Certificate
 from cagp_dist.posterior.coefficients import joined_coefficients, plan_of_weights, with_weights
@@ -29,7 +30,7 @@ from cagp_dist.runtime.memo import Memo, MemoReader
 from cagp_dist.solvers import Solver, Stats, Status
 from cagp_dist.solvers.engine.kept_weights import kept_states
 from cagp_dist.solvers.engine.solve_keys import solve_key
-from cagp_dist.solvers.interface import State, settle
+from cagp_dist.solvers.interface import Problem, State, settle
 
 Fitted = tuple[Pattern, Array, Array]  # A pattern, and values and covariance of the coefficients of its mean
 
@@ -147,7 +148,8 @@ def solve_pattern(
     variance, status = trace.steps()[-1][2], mean.status(trace.status(status))
     certificate = Certificate(
         variance,
-        None if status is Status.EXACT else problem.exact_variance,
+        # of functionals that were observed the solve is the exact one, whatever rounding has left of it
+        None if status is Status.EXACT or _of_functionals(problem) else problem.exact_variance,
         beside_posterior(demand, plan),
         mean.of_exact,
     )
@@ -162,6 +164,10 @@ def solve_pattern(
         dropped,
     )
     return found, None if mean.fitted is None else (part, *mean.fitted), downdate_psd
+
+
+def _of_functionals(problem: Problem) -> bool:
+    return isinstance(problem.gram, FunctionalGram)
 
 
 def posterior_of(

@@ -11,8 +11,10 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.grid_plans import inverse_diagonal_flops
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.gram.leave_one_out import LeaveOneOut, from_others
+from cagp_dist.gram.targets import averaged, covariance_with, target_points
 from cagp_dist.lapack import cholesky_in_place, inverse_diagonals, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.posterior.coefficients import COLLINEAR, orthonormal
@@ -25,7 +27,7 @@ from cagp_dist.solvers.interface import no_op
 
 def each_left_out(
     prior: Prior,
-    X: ArrayLike | LatLonGrid,
+    X: ArrayLike | LatLonGrid | LinearFunctionals,
     y: ArrayLike,
     *,
     executor: ExecutorLike = None,
@@ -48,7 +50,8 @@ def each_left_out(
         )
         for done, part in enumerate(parts, start=1):
             problem, seen = problems.of(part), part.observed()
-            basis, _ = orthonormal(prior.basis_at(problem.gram.X), prior.coefficient_names)
+            of_points = averaged(problem.gram.X, prior.basis_at(target_points(problem.gram.X)))
+            basis, _ = orthonormal(of_points, prior.coefficient_names)
             columns = np.concatenate([problem.residuals, basis], axis=1)
             demand = demand_of(problem, executor, limit)
             plan_left_out(demand, coefficients=basis.shape[1])
@@ -121,7 +124,7 @@ def _solved_and_precision(
         if exact is not None:
             return exact.weights(columns), exact.inverse_diagonal()
     with blas_threads_for(gram.shape[0]):
-        factor = gram.kernel(gram.X, gram.X)
+        factor = covariance_with(gram.kernel, gram.X, gram.X)
         factor[np.diag_indices(len(factor))] += gram.noise_variance
         cholesky_in_place(factor[None])  # in place: the memory of one matrix
         solved = np.ascontiguousarray(columns)[None].copy()

@@ -6,6 +6,7 @@ place), it is that of the observed points of the grid.
 
 import math
 from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,15 +17,17 @@ from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram import Gram, MaskedRings, RingGram, TiledGram
+from cagp_dist.gram.functional_gram import FunctionalGram
 from cagp_dist.gram.functionals import LinearFunctionals, views_of_functionals
 from cagp_dist.gram.metric import metric
-from cagp_dist.gram.targets import Targets, target_points
+from cagp_dist.gram.targets import Targets, averaged, part, target_points
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.exact.exact_solvers import Cholesky
 from cagp_dist.solvers.interface import Problem, Solver
 from cagp_dist.solvers.local.neighbours import Neighbours
 from cagp_dist.text import counted
@@ -34,7 +37,7 @@ from cagp_dist.text import counted
 class Pattern:
     """Fields that were observed at the same points: what is solved at once."""
 
-    X: Array | LatLonGrid  # (m, p), or LatLonGrid: all points that were given
+    X: Array | LatLonGrid | LinearFunctionals  # (m, p), or LatLonGrid: all points that were given
     y: Array  # (T, m), or (T, P, Q) on a grid: all fields that were given, NaN where nothing was observed
     fields: Indices  # (t,): which of them these are, ascending
     single: bool  # whether one field was given, without an axis for fields
@@ -42,7 +45,7 @@ class Pattern:
     @property
     def columns(self) -> int:
         """Coordinates of a point."""
-        return 3 if isinstance(self.X, LatLonGrid) else int(self.X.shape[1])
+        return 3 if isinstance(self.X, LatLonGrid) else int(target_points(self.X).shape[1])
 
     @property
     def given(self) -> Mask:
@@ -68,15 +71,20 @@ class Pattern:
             return _on_grid(self.X, fields, self.given)
         given = self.given
         if given.all():
-            return Observed(self.X, np.ascontiguousarray(fields.T), given)
-        return Observed(self.X[given], np.ascontiguousarray(fields[:, given].T), given)
+            return Observed(cast("Array", self.X), np.ascontiguousarray(fields.T), given)
+        return Observed(
+            cast("Array", part(self.X, np.flatnonzero(given))),
+            np.ascontiguousarray(fields[:, given].T),
+            given,
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
     """Where fields were observed, and what."""
 
-    X: Array  # (n, p): points where something was observed, in solver order
+    # (n, p): points where something was observed, in solver order; or functionals, which stand for them
+    X: Array
     values: Array  # (n, t): what was observed there
     given: Mask  # (m,) of X, or (P, Q) of the grid: which of the given points have values
     layout: Layout | None = None  # where they lie on a grid; None for points
@@ -84,13 +92,13 @@ class Observed:
     grid: LatLonGrid | None = None
 
 
-def patterns(X: ArrayLike | LatLonGrid, y: ArrayLike) -> tuple[Pattern, ...]:
+def patterns(X: ArrayLike | LatLonGrid | LinearFunctionals, y: ArrayLike) -> tuple[Pattern, ...]:
     """Check points (n, p) and values (n,) or (n, T), or a grid and fields (P, Q) or (T, P, Q)."""
     if isinstance(X, LatLonGrid):
-        points: Array | LatLonGrid = X
+        points: Array | LatLonGrid | LinearFunctionals = X
         fields, single = _fields_of_grid(X, y)
     else:
-        points = as_points("X", X)
+        points = X if isinstance(X, LinearFunctionals) else as_points("X", X)
         fields, single = _fields_of_points(points, y)
     present = ~np.isnan(fields)
     empty = np.flatnonzero(~present.reshape(len(fields), -1).any(axis=1))
@@ -103,11 +111,23 @@ def patterns(X: ArrayLike | LatLonGrid, y: ArrayLike) -> tuple[Pattern, ...]:
     return tuple(Pattern(points, fields, group, single) for group in fields_by_pattern(present))
 
 
-def _fields_of_points(points: Array, y: ArrayLike) -> tuple[Array, bool]:
+def check_observed(X: object, solver: Solver | None) -> None:
+    """Refuse functionals that were observed beside anything but a Cholesky factor."""
+    if isinstance(X, LinearFunctionals) and not isinstance(solver, Cholesky):
+        raise ArgumentError(
+            f"X are {len(X):,} linear functionals, such as means over areas, and "
+            f"{'samples were asked for' if solver is None else f'the solver is {solver!r}'}; expected "
+            "cagp_dist.Cholesky() in cagp_dist.condition or cagp_dist.posterior_mean, which take them. A "
+            'joint posterior, from which few targets can be drawn, is condition(..., covariance="full").',
+            key="solver-of-functionals",
+        )
+
+
+def _fields_of_points(points: Array | LinearFunctionals, y: ArrayLike) -> tuple[Array, bool]:
     """Fields (T, n), NaN where nothing was observed, and whether it is one without an axis for fields."""
     if len(points) == 0:
         raise ArgumentError(
-            f"X has shape {points.shape}: nothing was observed; expected at least one point.",
+            f"X has shape {target_points(points).shape}: nothing was observed; expected at least one point.",
             key="nothing-observed",
         )
     values = as_numbers("y", y)
@@ -225,13 +245,15 @@ class Problems:
             # coefficients of a mean that are estimated need the Gram matrix first
             values = seen.values
             if self.prior.knows_mean:
-                values = values - pattern.mean_at(self.prior, seen.X)
+                values = values - averaged(seen.X, pattern.mean_at(self.prior, target_points(seen.X)))
             problem = Problem(self._gram(seen), values, self.targets, full_covariance=self.full_covariance)
             self._latest = pattern, problem
         return self._latest[1]
 
     def _gram(self, seen: Observed) -> Gram:
         noise = noise_of(self.prior.noise_variance, seen)
+        if isinstance(sums := cast("Array | LinearFunctionals", seen.X), LinearFunctionals):
+            return FunctionalGram(self.prior.kernel, sums, noise_variance=noise)
         if seen.layout is None:
             return TiledGram(self.prior.kernel, seen.X, noise_variance=noise)
         by_latitude = mean_by_latitude(seen.layout, noise)

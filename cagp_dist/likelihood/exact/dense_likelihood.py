@@ -5,6 +5,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
+from cagp_dist.gram.functionals import LinearFunctionals, covariance_of_functionals
 from cagp_dist.kernels import Parameters, diagonal_of, point_columns
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, ModelLikelihood
@@ -19,12 +20,15 @@ STRIP_ROWS = 256  # Rows of the slope matrix that exist at a time
 
 
 class DenseLikelihood(ModelLikelihood):
-    """Exact likelihood and gradient of points X (n, p), residuals (n, T), deviations (n,), basis (n, k)."""
+    """Exact likelihood and gradient of points X (n, p), residuals (n, T), deviations (n,), basis (n, k).
+
+    X may be n weighted sums of the field, whose covariances are those of their nodes, summed.
+    """
 
     def __init__(
         self,
         kernel: Families | Model,
-        X: Array,
+        X: Array | LinearFunctionals,
         residuals: Array,
         *,
         memory_limit_bytes: int,
@@ -41,7 +45,7 @@ class DenseLikelihood(ModelLikelihood):
                 key="memory",
                 remedies=(Remedy.MORE_MEMORY, Remedy.VECCHIA, Remedy.FEWER_OBSERVED),
             )
-        self._points = point_columns(X)
+        self._points = X if isinstance(X, LinearFunctionals) else point_columns(X)
         self._residuals = columns
         self._deviations = deviations
 
@@ -75,7 +79,7 @@ def without_scale(numbers: tuple[float, ...], deviate: bool) -> tuple[tuple[floa
 
 def dense_sums(
     model: UnitModel,
-    points: Array,
+    points: Array | LinearFunctionals,
     residuals: Array,
     deviations: Array | None,
     scale: float,
@@ -84,11 +88,8 @@ def dense_sums(
     """Give log|R|, q, traces and slopes of points (p, n), or what `restrict` takes: (2 + 2 k,), or 2 more."""
     from scipy.linalg.lapack import dpotri
 
-    from cagp_dist.compiled import evaluate
-
     n, ratio = len(residuals), model.ratio
-    matrix = np.empty((n, n))
-    evaluate(*model.kernel, points, points, matrix)
+    matrix = _covariances(model.kernel, points, slice(0, n), n)
     own = None if deviations is None else scale * deviations
     matrix[np.diag_indices(n)] += ratio if own is None else ratio + own
     stack = matrix[None]
@@ -115,23 +116,40 @@ def dense_sums(
     return np.concatenate([[log_determinant, quadratic], traces, forms])
 
 
-def _derivative_sums(
-    derivative: Parameters, points: Array, inverse: Array, weights: Array, coefficients: int
-) -> tuple[float, float | Array]:
-    """``tr(R^-1 dR)`` and ``v' dR v``, from the lower triangle of the inverse: strips end at the diagonal."""
+def _covariances(parameters: Parameters, points: Array | LinearFunctionals, rows: slice, stop: int) -> Array:
+    """Covariances of some of the points (p, n), or sums of the field, with the first ones, (rows, stop)."""
     from cagp_dist.compiled import evaluate
 
+    if isinstance(points, LinearFunctionals):
+        return covariance_of_functionals(parameters, points.part(rows), points.part(slice(0, stop)))
+    found = np.empty((rows.stop - rows.start, stop))
+    evaluate(
+        *parameters, np.ascontiguousarray(points[:, rows]), np.ascontiguousarray(points[:, :stop]), found
+    )
+    return found
+
+
+def _derivative_sums(
+    derivative: Parameters,
+    points: Array | LinearFunctionals,
+    inverse: Array,
+    weights: Array,
+    coefficients: int,
+) -> tuple[float, float | Array]:
+    """``tr(R^-1 dR)`` and ``v' dR v``, from the lower triangle of the inverse: strips end at the diagonal."""
     trace: float = 0.0
     form: float | Array = 0.0
+    diagonal = np.zeros(len(weights))
     for start, stop in block_ranges(len(weights), STRIP_ROWS):
-        strip = np.empty((stop - start, stop))
-        rows = np.ascontiguousarray(points[:, start:stop])
-        evaluate(*derivative, rows, np.ascontiguousarray(points[:, :stop]), strip)
+        strip = _covariances(derivative, points, slice(start, stop), stop)
+        diagonal[start:stop] = strip[:, start:].diagonal()
         strip[:, start:] = np.tril(strip[:, start:])
         trace += 2.0 * float(np.einsum("ij,ij->", strip, inverse[start:stop, :stop]))
         part = sum_of_products(weights[start:stop], strip @ weights[:stop], coefficients)
         form = form + (2.0 * part if isinstance(part, float) else part + part.T)
-    if (diagonal := diagonal_of(derivative, points)).any():  # it was counted twice; that of slopes is zero
+    if isinstance(points, np.ndarray):
+        diagonal = diagonal_of(derivative, points)
+    if diagonal.any():  # it was counted twice; that of slopes is zero at points
         trace -= float(diagonal @ inverse.diagonal())
         form = form - sum_of_products(diagonal[:, None] * weights, weights, coefficients)
     return trace, form
