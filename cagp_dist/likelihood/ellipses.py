@@ -129,7 +129,7 @@ def with_ellipse(ellipse: Ellipse, isotropic: FitResult, search: Callable[..., F
 
 def shape_errors(result: FitResult) -> tuple[float, float]:
     """Give the standard errors of log(ratio) and of the azimuth in degrees; NaN where there is none."""
-    kernel = result.prior.kernel
+    kernel = result.prior.kernel.parts[0].factors[0]  # whose numbers stand first
     assert isinstance(kernel, Directional)
     if kernel.held:
         return np.nan, np.nan

@@ -11,7 +11,7 @@
   that points are most of; where a map is wanted; cells that fill a region; what is held out.
 - `fitting`, `fitted_model`, `map_mean`, `integration`: sites and fits of parameters; the prior; its mean;
   distributions whose parameters are integrated over. `maps_at_times`, `gain_in_time`: all times together;
-  `labelled_fit`, `depth_fit`: several variables and shared errors, depths.
+  `labelled_fit`, `field_fit`: several variables and shared errors, ellipses and depths.
 - `field_solves`, `solve_plans`: the solve of all fields; the choice of its solver, and plans.
 - `map_solves`, `map_samples`: from observations and prior to that solve, and draws.
 - `carried`: a field on a grid that goes on from its state before.

@@ -191,7 +191,8 @@ class FittedModel:
     @property
     def ellipses(self) -> dict[str, float | list[float]]:
         """How the kernel is stretched, and how well that is known where it was fitted, by name."""
-        shapes = [part for part in self.kernel.parts if isinstance(part, Directional)]
+        factors = (factor for part in self.field_kernel.parts for factor in part.factors)
+        shapes = [factor for factor in factors if isinstance(factor, Directional)]
         if not shapes:
             return {}
         said: dict[str, float | list[float]] = {
@@ -200,7 +201,7 @@ class FittedModel:
         }
         if isinstance(shapes[0], Anisotropic) and shapes[0].centre is not None:
             said["anisotropy_centre"] = list(shapes[0].centre)
-        if self.result is not None and len(self.kernel.parts) == 1 and not shapes[0].held:
+        if self.result is not None and len(shapes) == 1 and not shapes[0].held:
             of_ratio, of_azimuth = shape_errors(self.result)
             said["anisotropy_ratio_standard_error"] = float(shapes[0].ratio * of_ratio)
             if isinstance(shapes[0], Anisotropic):
@@ -374,7 +375,10 @@ def fit_model(
             )
         given = kernel
         if not isinstance(given, Kernel):
-            given = Model(parts).kernel(asked.fixed["lengthscale"], asked.fixed["variance"])
+            lengthscales, variances = (
+                cast("Sequence[float]", asked.fixed[name]) for name in ("lengthscale", "variance")
+            )
+            given = Model(parts).kernel(lengthscales, variances)
         if ellipse is not None and ellipse.shape is not None and isinstance(given, Elementary):
             given = ellipse.of(given)
             ellipse = None
@@ -434,15 +438,17 @@ def sites_of_fit(observed: Observations, places: Indices | None = None) -> Sites
     return choose_sites(observed, places, gridded=observed.gridded and observed.noise_variance is None)
 
 
-def _held(name: str, held: Sequence[float], parts: Sequence[Family]) -> Sequence[object]:
-    """Bounds that hold the number of each part of a kernel."""
+def _held(
+    name: str, held: Sequence[float | tuple[float, float]], parts: Sequence[Family]
+) -> Sequence[object]:
+    """Bounds that hold the number of each part of a kernel, or keep it between two."""
     if len(held) != len(parts):
         raise ArgumentError(
             f"{name} is {held[0] if len(held) == 1 else tuple(held)!r}; the kernel has {len(parts)} "
             f"part{'s' if len(parts) != 1 else ''}: expected a number for each.",
             key="numbers-of-parts",
         )
-    pairs = tuple((number, number) for number in held)
+    pairs = tuple(number if isinstance(number, tuple) else (number, number) for number in held)
     return pairs[0] if len(pairs) == 1 else pairs
 
 

@@ -19,11 +19,13 @@ from cagp_dist.budget import Work
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.factors import Coregion, SameLabel, SameLabelOf
 from cagp_dist.kernels import (
+    DEPTH,
     FITTED,
     PLACE,
     ROW,
-    SPACE_COLUMNS,
+    UNITS,
     VARIABLE,
+    Along,
     Elementary,
     Family,
     Kernel,
@@ -31,32 +33,35 @@ from cagp_dist.kernels import (
     Matern52,
     Product,
     Sum,
-    beside_columns,
     chosen_by,
     families_of,
 )
+from cagp_dist.likelihood.ellipses import GAIN, Ellipse
 from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.likelihood.fit_work import FitSize, fit_work
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering
 from cagp_dist.likelihood.starts import FoundStart, Start
 from cagp_dist.pipeline.defaults import NO_NUGGET
+from cagp_dist.pipeline.field_fit import fit_field, stretched, stretched_numbers, ways_of_field
 from cagp_dist.pipeline.fitted_model import (
     Correlations,
     FittedModel,
+    ellipse_of,
     families,
     fit_model,
     sites_of_fit,
 )
 from cagp_dist.pipeline.fitting import Sites, method_of
-from cagp_dist.pipeline.labels import Labels
+from cagp_dist.pipeline.labels import NO_LABELS, Labels
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel
-from cagp_dist.pipeline.model_settings import FitWork, ModelSettings
+from cagp_dist.pipeline.model_settings import FitWork, KernelLike, ModelSettings
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.text import counted
 
 LEAST_NOISE = 1e-6  # Of a variable, in units of its variance, below the nugget that is fitted
 MOST_EXACT = 500  # Values of a variable by itself whose likelihood is exact: where searches begin
+LEAST_SHARE, MOST_SHARE = 1e-6, 1e4  # Variances that are sought of shared errors, in units of the first
 NUGGET_SHARE = 0.3  # Of the noise of observations, where the search for shared errors begins
 
 
@@ -74,7 +79,8 @@ def fit_labelled(observed: Observations, asked: ModelSettings, work: FitWork) ->
     own = [(family,) for family in tried] if tried is not None else [families(kernel)]
     if asked.labels.variables:
         return search.of_variables(own)
-    return search.of_shared_errors(own)
+    whole = DEPTH in observed.beside or asked.anisotropy != "none"  # which are chosen with the kernel
+    return search.of_shared_errors([kernel] if whole else own)
 
 
 def work_of_searches(
@@ -124,20 +130,23 @@ class _Search:
         """Points with a value."""
         return self.observed.there
 
-    def of_shared_errors(self, kernels: Sequence[tuple[Family, ...]]) -> FittedModel:
+    def of_shared_errors(self, kernels: Sequence[KernelLike]) -> FittedModel:
         """Fit each kernel with errors that groups share, from a fit without them; take the likeliest."""
         best: FittedModel | None = None
-        for parts in kernels:
-            plain = self._alone(self.observed, self.there, parts)
+        for kernel in kernels:
+            plain = self._alone(self.observed, kernel)
             held, noise = plain.kernel, float(np.mean(plain.noise_variance))
+            parts = tuple(part.family for part in held.parts)
             shared = tuple(cast("Family", SameLabelOf(axis)) for axis in self.labels.bias_by)
             least = float(np.min(plain.known_noise))
             begin = max((1.0 - NUGGET_SHARE) * noise, least, NO_NUGGET)
             if least > 0.0 and self.asked.nugget_std is not None:  # which holds it
                 begin = least + self.asked.nugget_std**2
-            errors = (SameLabel(NUGGET_SHARE * noise, axis) for axis in self.labels.bias_by)
+            errors = [SameLabel(NUGGET_SHARE * noise, axis) for axis in self.labels.bias_by]
+            free = [(LEAST_SHARE * error.variance, MOST_SHARE * error.variance) for error in errors]
+            fixed = {name: [*numbers, *free] for name, numbers in self.asked.fixed.items()}
             found = replace(
-                self._fitted(
+                replace(self, asked=replace(self.asked, anisotropy="none", fixed=fixed))._fitted(
                     (*parts, *shared),
                     self.observed,
                     self.there,
@@ -163,6 +172,12 @@ class _Search:
                 f"all values of {which!r} are the same, so that nothing is learned of it; leave it out.",
                 key="constant",
             )
+        if (parts := next((each for each in kernels if len(each) != 1), None)) is not None:
+            raise ArgumentError(
+                f"the kernel is a sum of {len(parts)} parts, and there are several variables, whose "
+                "terms are found by the likelihood; expected a kernel of one part.",
+                key="sum-of-variables",
+            )
         over = scales[labels.astype(np.intp)]
         scaled = replace(
             observed,
@@ -174,43 +189,65 @@ class _Search:
             self.labels.variables,
             VARIABLE,
         )
-        single = [
-            replace(self, asked=replace(self.asked, mean=mean))._quickly(
-                _own_noise(scaled.at(own)), kernels[0]
-            )
-            for own, mean in zip(rows, own_mean.means, strict=True)
-        ]
+        single, way = self._each_alone(scaled, rows, own_mean, kernels[0][0])
         given = scaled.noise_variance
         known = np.zeros(labels.size) if given is None else given
         prepared = replace(scaled, noise_variance=np.where(known > 0.0, known, LEAST_NOISE))
         if not self.labels.nugget_correlation:
             prepared = replace(prepared, beside={**scaled.beside, ROW: np.arange(labels.size, dtype=float)})
-        asked = replace(self.asked, mean=own_mean, noise_std=None, nugget_std=0.0)
+        asked = replace(self.asked, mean=own_mean, noise_std=None, nugget_std=0.0, anisotropy="none")
         search = replace(self, observed=prepared, asked=asked)
+        ellipse = ellipse_of(self.asked.anisotropy, observed)
+        asks = ellipse if ellipse is not None and ellipse.asked != "auto" else None
+
+        def field(space: Family) -> Family:
+            """Give the kernel of a term by that of space."""
+            found = ways_of_field(space, observed, self.asked, ellipse)[way]
+            return found if asks is None else stretched(asks, found)
+
         start = _Start.of(single, self._together(scaled, rows), self.labels)
+        start = start if asks is None else start.stretched(asks)
         best: FittedModel | None = None
         above: Mapping[int, float] = {}
-        for parts in kernels:
-            if len(parts) != 1:
-                raise ArgumentError(
-                    f"the kernel is a sum of {len(parts)} parts, and there are several variables, whose "
-                    "terms are found by the likelihood; expected a kernel of one part.",
-                    key="sum-of-variables",
-                )
-            found, reached = search._of_terms(parts, start, above, 0.0)
+        for (space,) in kernels:
+            found, reached = search._of_terms((field(space),), start, above, 0.0)
             if found is not None and (best is None or _likelihood(found) > _likelihood(best)):
-                best, above = found, reached
+                best, above, chosen = found, reached, [space]
         assert best is not None
-        family = cast("Family", best.kernel.parts[0].factors[0].family)
-        pairs = {(family, family), CANDIDATES_OF_TERMS if len(kernels) > 1 else (family, family)}
+        pairs = {(chosen[0], chosen[0]), CANDIDATES_OF_TERMS if len(kernels) > 1 else (chosen[0], chosen[0])}
         one, more = best, m + m * (m - 1) // 2 + 1.0  # numbers
         for two in sorted(pairs, key=repr):
             for begin in _Start.of_two(one, single, self.labels, alike=two[0] is two[1]):
                 by = more if best is one else 0.0
-                found, reached = search._of_terms(two, begin, above, by)
+                terms = tuple(field(space) for space in two)
+                found, reached = search._of_terms(terms, begin, above, by)
                 if found is not None and _likelihood(found) > _likelihood(best) + by:
-                    best, above = found, reached
+                    best, above, chosen = found, reached, [*two]
+        if ellipse is not None and asks is None:
+            circles, gain = tuple(field(space) for space in chosen), GAIN * len(chosen)
+            if not any(isinstance(term, Along) for term in circles):  # one distance in space and depth
+                begin = _Start.at(best, self.labels).stretched(ellipse)
+                terms = tuple(stretched(ellipse, term) for term in circles)
+                found, _ = search._of_terms(terms, begin, above, gain)
+                if found is not None and _likelihood(found) >= _likelihood(best) + gain:
+                    best = found
         return self._in_units(best, scales, labels)
+
+    def _each_alone(
+        self, scaled: Observations, rows: Sequence[Indices], mean: MeansByLabel, space: Family
+    ) -> tuple[list[FittedModel], int]:
+        """Fit each variable by itself, and say which kernel of their axes suits all of them best."""
+        asked = replace(self.asked, anisotropy="none", labels=NO_LABELS)
+        ways = ways_of_field(space, scaled, asked, ellipse_of(self.asked.anisotropy, scaled))
+        found = [
+            [
+                replace(self, asked=replace(asked, mean=own))._quickly(_own_noise(scaled.at(at)), (way,))
+                for at, own in zip(rows, mean.means, strict=True)
+            ]
+            for way in ways
+        ]
+        best = int(np.argmax([sum(map(_likelihood, each)) for each in found]))
+        return found[best], best
 
     def _of_terms(
         self, parts: tuple[Family, ...], start: "_Start", above: Mapping[int, float], by: float
@@ -220,10 +257,13 @@ class _Search:
         None where they will not be likelier by so much than what another search has reached.
         """
         terms = [
-            cast("Product", family(length, 1.0) * Coregion(table, VARIABLE))
-            for family, length, table in zip(parts, start.lengths, start.tables, strict=True)
+            cast("Product", family(own[0] if len(own) == 1 else own, 1.0) * Coregion(table, VARIABLE))
+            for family, own, table in zip(parts, start.numbers, start.tables, strict=True)
         ]
         kernel: list[Elementary] = [_normalised(term) for term in terms]
+        for axis, table in zip(self.labels.bias_by, start.shared, strict=True):
+            own = Coregion(table, VARIABLE, independent=True)
+            kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * own)))
         axis = PLACE if self.labels.nugget_correlation else ROW
         table = Coregion(start.nuggets, VARIABLE, independent=not self.labels.nugget_correlation)
         kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * table)))
@@ -241,13 +281,16 @@ class _Search:
             return None, watch.reached
         return found, watch.reached
 
-    def _alone(self, observed: Observations, places: Indices, parts: tuple[Family, ...]) -> FittedModel:
-        """Fit a kernel in space alone, from which searches begin."""
-        return self._fitted(parts, replace(observed, beside={}), places)
+    def _alone(self, observed: Observations, kernel: KernelLike) -> FittedModel:
+        """Fit a kernel of the field alone, from which searches begin."""
+        field = {axis: own for axis, own in observed.beside.items() if axis not in self.labels.bias_by}
+        asked = replace(self.asked, kernel=kernel, labels=NO_LABELS)
+        return fit_field(replace(observed, beside=field), asked, self.work)
 
     def _quickly(self, observed: Observations, parts: tuple[Family, ...]) -> FittedModel:
         """Fit a kernel to one variable, from which searches begin: of many points by Vecchia's likelihood."""
-        alone, places = replace(observed, beside={}), np.arange(observed.north.size)
+        field = {axis: own for axis, own in observed.beside.items() if axis in UNITS}
+        alone, places = replace(observed, beside=field), np.arange(observed.north.size)
         sites = sites_of_fit(alone, places)
         if sites.chosen.size > MOST_EXACT and sites.grid is None:
             sites = replace(sites, method="vecchia")
@@ -289,7 +332,10 @@ class _Search:
 
     def _together(self, scaled: Observations, rows: Sequence[Indices]) -> Array:
         """Correlate variables where two were observed at one place; 0 where hardly any were."""
-        table, moments = np.eye(len(rows)), [scaled.positions[own] for own in rows]
+        at = scaled.positions
+        if DEPTH in scaled.beside:
+            at = np.column_stack([at, scaled.beside[DEPTH]])
+        table, moments = np.eye(len(rows)), [at[own] for own in rows]
         for first in range(len(rows)):
             for second in range(first):
                 here = {tuple(place): at for at, place in enumerate(moments[first].tolist())}
@@ -315,19 +361,20 @@ class _Search:
     def _in_units(self, found: FittedModel, scales: Array, labels: Array) -> FittedModel:
         """Give the model in the units of the variables; nuggets that are independent become noise."""
         m, own = len(scales), labels.astype(np.intp)
-        tables = [_table(part, m, found.kernel) * np.outer(scales, scales) for part in found.kernel.parts]
+        tables = [_table(part, m) * np.outer(scales, scales) for part in found.kernel.parts]
         parts: list[Elementary] = []
         noise = np.array(found.known_noise) * scales[own] ** 2
         known = [(noise[own == label] > LEAST_NOISE * scale**2).any() for label, scale in enumerate(scales)]
         nuggets = np.where(known, 0.0, LEAST_NOISE * scales**2)
         for part, table in zip(found.kernel.parts, tables, strict=True):
-            space = part.factors[0]
-            if isinstance(space, SameLabel):
+            if is_nugget(part):
                 nuggets = nuggets + table.diagonal()
-            if isinstance(space, SameLabel) and not self.labels.nugget_correlation:
+            if is_nugget(part) and not self.labels.nugget_correlation:
                 noise = noise + table.diagonal()[own]
                 continue
-            parts.append(Product((space, Coregion(table, VARIABLE)), 1.0))
+            *axes, known_as = part.factors
+            independent = isinstance(known_as, Coregion) and known_as.independent
+            parts.append(Product((*axes, Coregion(table, VARIABLE, independent=independent)), 1.0))
         kernel = parts[0] if len(parts) == 1 else Sum(tuple(parts))
         return replace(
             found,
@@ -387,21 +434,37 @@ FEWEST_PAIRS = 10  # Places where two variables were observed, from which their 
 class _Start:
     """Where a search of several variables begins, in units of their standard deviations."""
 
-    lengths: list[float]
+    numbers: list[tuple[float, ...]]  # of the kernel of each term, lengthscale in space first
     tables: list[Array]  # (m, m) of each term
     nuggets: Array  # (m, m)
+    shared: list[Array] = field(default_factory=list)  # (m, m), diagonal, of errors that each axis shares
 
     @classmethod
     def of(cls, single: Sequence[FittedModel], correlations: Array, labels: Labels) -> "_Start":
         """Begin at the fits of the variables by themselves."""
         deviations = np.sqrt([float(each.kernel.variance) for each in single])
         noise = np.array([max(float(np.mean(each.noise_variance)), 1e-3) for each in single])
-        lengths = [float(each.kernel.parts[0].common_lengthscale) for each in single]
+        numbers = np.array([each.kernel.parts[0].numbers for each in single])
+        shared = [NUGGET_SHARE * np.diag(noise)] * len(labels.bias_by)
         nuggets = np.diag(noise)
         if labels.nugget_correlation:
             nuggets = 0.5 * correlations * np.sqrt(np.outer(noise, noise)) + 0.5 * np.diag(noise)
-        length = float(np.exp(np.mean(np.log(lengths))))
-        return cls([length], [np.outer(deviations, deviations) * correlations], nuggets)
+        mean = tuple(np.exp(np.mean(np.log(numbers), axis=0)).tolist())
+        return cls([mean], [np.outer(deviations, deviations) * correlations], nuggets, shared)
+
+    @classmethod
+    def at(cls, found: FittedModel, labels: Labels) -> "_Start":
+        """Begin where a search has ended."""
+        m = len(labels.variables)
+        parts, shared = found.kernel.parts, len(labels.bias_by)
+        tables = [_table(part, m) for part in parts]
+        terms = len(parts) - shared - 1
+        numbers = [_numbers_of_term(part) for part in parts[:terms]]
+        return cls(numbers, tables[:terms], tables[-1], tables[terms:-1])
+
+    def stretched(self, ellipse: Ellipse) -> "_Start":
+        """Begin at circles where ellipses are fitted."""
+        return replace(self, numbers=[stretched_numbers(ellipse, own) for own in self.numbers])
 
     @classmethod
     def of_two(
@@ -413,33 +476,58 @@ class _Start:
         smoothness have it: from halves a search ends at a lower maximum.
         """
         m = len(labels.variables)
-        term, nugget = one.kernel.parts
-        table, length = _table(term, m, one.kernel), term.factors[0].numbers[0]
-        diagonal, nuggets = np.diag(table.diagonal()), _table(nugget, m, one.kernel)
+        begin = cls.at(one, labels)
+        (table,), ((length, *others),) = begin.tables, begin.numbers
+        diagonal, nuggets, shared = np.diag(table.diagonal()), begin.nuggets, begin.shared
         halves = [0.5 * (0.7 * table + 0.3 * diagonal), 0.5 * (0.9 * table + 0.1 * diagonal)]
         if alike:
-            yield cls([0.6 * length, 2.0 * length], halves, nuggets)
+            yield cls([(0.6 * length, *others), (2.0 * length, *others)], halves, nuggets, shared)
             return
-        alone = np.array([float(each.kernel.parts[0].common_lengthscale) for each in single])
+        alone = np.array([float(each.kernel.parts[0].numbers[0]) for each in single])
         shorter = np.argsort(np.argsort(alone)) < m / 2
         for first in (shorter, ~shorter)[: _starts_of_unlike(m)]:
             share = np.where(first, MOST_OF_TERM, 1.0 - MOST_OF_TERM)
             tables = [
                 (0.8 * table + 0.2 * diagonal) * np.sqrt(np.outer(own, own)) for own in (share, 1.0 - share)
             ]
-            yield cls([length, length], tables, nuggets)
+            yield cls([(length, *others)] * 2, tables, nuggets, shared)
 
 
 def variances_of(kernel: Kernel, variables: int) -> tuple[Array, Array]:
     """Prior variances (m,) of the fields of several variables, and of nuggets that go together at a place."""
     fields, nuggets = np.zeros((2, variables))
     for part in kernel.parts:
-        own = _table(part, variables, kernel).diagonal()
-        if any(isinstance(factor, SameLabel) for factor in part.factors):
+        own = _table(part, variables).diagonal()
+        if is_nugget(part):
             nuggets += own
-        else:
+        elif not is_shared(part):
             fields += own
     return fields, nuggets
+
+
+def shared_stds(kernel: Kernel, variables: int) -> dict[str, Array]:
+    """Give the standard deviations (m,) of errors that observations share, of each variable, by axes."""
+    shared = [part for part in kernel.parts if is_shared(part) and not is_nugget(part)]
+    return {
+        cast("SameLabel", part.factors[0]).axis: np.sqrt(_table(part, variables).diagonal())
+        for part in shared
+    }
+
+
+def is_shared(part: Elementary) -> bool:
+    """Whether a part of a kernel is of observations with the same label alone."""
+    return isinstance(part.factors[0], SameLabel)
+
+
+def is_nugget(part: Elementary) -> bool:
+    """Whether it is of values that were measured together, or of each by itself."""
+    first = part.factors[0]
+    return isinstance(first, SameLabel) and first.axis in (ROW, PLACE)
+
+
+def _numbers_of_term(part: Elementary) -> tuple[float, ...]:
+    """Give the numbers of a term but those of its table of variables."""
+    return tuple(number for factor in part.factors[:-1] for number in factor.numbers)
 
 
 def _own_noise(observed: Observations) -> Observations:
@@ -461,9 +549,7 @@ def _correlations(found: FittedModel, m: int) -> Correlations:
     def table(logarithms: Array) -> Array:
         lengths, variances, _ = numbering.grouped([*np.exp(logarithms), 1.0])
         parts = model.kernel(lengths, variances).parts
-        return np.asarray(
-            sum(_table(part, m, kernel) for part in parts if not isinstance(part.factors[0], SameLabel))
-        )
+        return np.asarray(sum(_table(part, m) for part in parts if not is_shared(part)))
 
     def correlations(logarithms: Array) -> Array:
         B = table(logarithms)
@@ -490,16 +576,13 @@ def _normalised(term: Product) -> Product:
     return Product((*others, same), term.variance * first)
 
 
-def _table(part: Elementary, m: int, kernel: Kernel) -> Array:
+def _table(part: Elementary, m: int) -> Array:
     """Covariances (m, m) of the variables at one point, by a part of a kernel."""
-    layout = cast("Kernel", part).layout
-    assert layout is not None
-    columns: Mapping[str, Array] = {
-        axis: np.arange(m, dtype=float) if axis == VARIABLE else np.zeros(m) for axis in layout.axes
-    }
-    place = np.tile(np.eye(SPACE_COLUMNS)[0], (m, 1))  # one of the globe as well as of a plane
-    X = beside_columns(place, columns)
-    return np.asarray(cast("Kernel", part)(X, X))
+    table = np.ones((m, m))
+    for factor in part.factors:
+        if isinstance(factor, Coregion) and factor.axis == VARIABLE:
+            table = table * factor.matrix
+    return np.asarray(part.variance * table)
 
 
 def _start(parts: Sequence[Elementary], noise: float) -> Start:

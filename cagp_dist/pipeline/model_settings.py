@@ -28,7 +28,8 @@ class ModelSettings:
     kernel: KernelLike
     mean: MeanLike
     prior: Prior | None = None  # of which everything is given
-    fixed: Mapping[str, Sequence[float]] = field(default_factory=dict)  # lengthscale and variance, by part
+    # lengthscale and variance, by part; two numbers are between what it lies
+    fixed: Mapping[str, Sequence[float | tuple[float, float]]] = field(default_factory=dict)
     noise_std: float | None = None  # known of all observations
     nugget_std: float | None = None  # beside known noise; None: fitted
     noise_variance: float | None = None  # beside known noise, where the numbers of the kernel are given too

@@ -15,11 +15,10 @@ from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.pipeline.background import Background, Innovations
 from cagp_dist.pipeline.carried import update
 from cagp_dist.pipeline.censoring import DRAWS, drawn, fit_with_draws, mixed
-from cagp_dist.pipeline.depth_fit import fit_in_depth
+from cagp_dist.pipeline.field_fit import fit_field
 from cagp_dist.pipeline.field_solves import DrawnFields, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import (
     FittedModel,
-    fit_model,
     given_model,
     innovations_over_scale,
     known_noise,
@@ -38,7 +37,7 @@ from cagp_dist.pipeline.maps_at_times import (
     fit_in_space_and_time,
     predict_in_time,
 )
-from cagp_dist.pipeline.model_settings import FitWork, ModelSettings
+from cagp_dist.pipeline.model_settings import FitWork
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.recalibration import NOT_ASKED, Distribution, Distributions
@@ -92,11 +91,7 @@ def fit(
             if isinstance(asked.mean, Background) and asked.mean.scales:
                 decide, mean = innovations_over_scale(decide, asked.mean, asked.noise_std)
                 held = replace(asked, mean=mean, noise_std=None, nugget_std=0.0)
-            way: Callable[[Observations, ModelSettings, FitWork], FittedModel] = fit_model
-            if asked.labels.any:
-                way = fit_labelled
-            elif DEPTH in decide.beside:
-                way = fit_in_depth
+            way = fit_labelled if asked.labels.any else fit_field
             if decide.censored is not None and decide.censored.any():
                 return fit_with_draws(decide, lambda filled: way(filled, asked, work))
             model = replace(way(decide, held, work), mean=asked.mean)

@@ -49,7 +49,7 @@ from cagp_dist.pipeline import (
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
-from cagp_dist.pipeline.depth_fit import ways_in_depth
+from cagp_dist.pipeline.field_fit import ways_in_depth
 from cagp_dist.pipeline.fitted_model import ellipse_of
 from cagp_dist.pipeline.labels import Labels, check_groups, shared_errors, with_pairs
 from cagp_dist.pipeline.map_cells import MapCells
