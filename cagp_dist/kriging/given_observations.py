@@ -22,7 +22,7 @@ from cagp_dist.fields.observed_objects import (
 )
 from cagp_dist.fields.observed_objects import read as read_source
 from cagp_dist.fields.sources import noise_of_transformed
-from cagp_dist.fields.tables import DataFrameLike, is_table
+from cagp_dist.fields.tables import DataFrameLike, codes_of, is_table
 from cagp_dist.kernels import DEPTH, RESERVED_AXES, VARIABLE, Kernel
 from cagp_dist.kriging.drift import MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
@@ -47,9 +47,12 @@ if TYPE_CHECKING:
 
 
 def read(
-    model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None = None
+    model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None = None, *, part: bool = False
 ) -> tuple[ObservedObject, MeanLike]:
-    """Read observations, as they are learned from, and their mean; of one time without ``at``."""
+    """Read observations, as they are learned from, and their mean; of one time without ``at``.
+
+    With ``part`` those of one of several variables, which may have other depths than the others.
+    """
     if model.drift is not None:
         warnings.warn(
             "drift= is now mean=, which takes the same terms; drift= goes with the next release.",
@@ -95,7 +98,8 @@ def read(
             f"prior is {model.prior!r}; expected a cagp.Prior, or None to have it fitted.", key="prior-type"
         )
     observed = _observe(model, observations, y, in_time=model.at is not None)
-    observed = _with_depths(model, observed)
+    _check_depths(model, observed)
+    observed = observed if part else _without_one_depth(observed)
     points, given = observed.points, given_kernel(model)
     has_numbers = isinstance(given, Kernel) and given.of_space_and_time
     if points.in_time and np.ptp(points.hours) == 0.0 and not has_numbers:
@@ -125,12 +129,11 @@ def read(
     return observed, mean
 
 
-def _with_depths(model: "Kriging", observed: ObservedObject) -> ObservedObject:
-    """Refuse depths beside what does not go with them, and leave them out where all are the same."""
+def _check_depths(model: "Kriging", observed: ObservedObject) -> None:
+    """Refuse depths beside what does not go with them."""
     if observed.depths is None:
-        return observed
-    if model.at is not None or model.background is not None or observed.labels:
-        refused = [name for name in ("at", "background", "bias_by") if getattr(model, name) is not None]
+        return
+    if refused := [name for name in ("at", "background") if getattr(model, name) is not None]:
         raise ArgumentError(
             f"columns names a depth and {' and '.join(refused)} was given, which do not go together; leave "
             "one out, or map depths one by one.",
@@ -142,7 +145,13 @@ def _with_depths(model: "Kriging", observed: ObservedObject) -> ObservedObject:
             "it once.",
             key="depth-in-mean",
         )
+
+
+def _without_one_depth(observed: ObservedObject) -> ObservedObject:
+    """Leave depths out where all are the same."""
     points = observed.points
+    if observed.depths is None:
+        return observed
     seen = points.beside[DEPTH][points.there]
     if np.ptp(seen) > 0.0:
         return observed
@@ -151,7 +160,8 @@ def _with_depths(model: "Kriging", observed: ObservedObject) -> ObservedObject:
         "depth is ignored, and the map is for this depth alone.",
         stacklevel=5,
     )
-    return replace(observed, points=replace(points, beside={}))
+    beside = {axis: own for axis, own in points.beside.items() if axis != DEPTH}
+    return replace(observed, points=replace(points, beside=beside))
 
 
 BY_VARIABLE = ("noise_std", "units", "mean")  # arguments that may be mappings, by variable
@@ -177,8 +187,7 @@ def _read_variables(
                 f"{', '.join(map(repr, names))}; expected these names.",
                 key="variable-unknown",
             )
-    refused = [n for n in ("bias_by", "at", "transform") if getattr(model, n) not in (None, "none")]
-    refused += ["depth"] if DEPTH in roles_of(model) else []
+    refused = [n for n in ("at", "transform") if getattr(model, n) not in (None, "none")]
     if refused:
         raise ArgumentError(
             f"value names several variables and {' and '.join(refused)} was given, which do not go together; "
@@ -198,7 +207,7 @@ def _read_variables(
             where = {other: ANY for other in names if other != name} | where
         told = {"value": name, "where": where or None, "nugget_correlation": False}
         alone = type(model)(**{**model.get_params(), **own, **told})
-        observed, mean = read(alone, observations)
+        observed, mean = read(alone, observations, part=True)
         points = observed.points
         if isinstance(alone.noise_std, int | float):
             check_positive("noise_std", alone.noise_std)
@@ -220,6 +229,7 @@ def _read_variables(
             key="noise-of-variables",
             remedies=(Setting("noise_std", {names[0]: "noise_std"}),),
         )
+    parts, labels = _with_common_labels(parts)
     points = Observations.together([part.points for part in parts], axis=VARIABLE)
     if model.nugget_correlation:
         points = with_pairs(points)
@@ -241,13 +251,37 @@ def _read_variables(
         coordinates=longest.coordinates,
         attributes={},
         missing=sum(part.missing for part in parts),
+        labels=labels,
         static={key: np.empty(0) for part in parts for key in part.static},
         static_units={key: units for part in parts for key, units in part.static_units.items()},
         variables=tuple(
             replace(part, dimension=longest.dimension, coordinates=longest.coordinates) for part in parts
         ),
     )
+    joined = _without_one_depth(joined)
     return joined, MeansByLabel(tuple(means), tuple(part.name for part in parts), VARIABLE)
+
+
+def _with_common_labels(
+    parts: list[ObservedObject],
+) -> tuple[list[ObservedObject], dict[str, tuple[str, ...]]]:
+    """Give who shares an error the same numbers in all variables."""
+    labels = {
+        axis: tuple(dict.fromkeys(name for part in parts for name in part.labels[axis]))
+        for axis in parts[0].labels
+    }
+    for axis, names in labels.items():
+        texts = [[*part.labels[axis], ""] for part in parts]
+        codes = [
+            np.minimum(part.points.beside[axis].astype(np.intp), len(part.labels[axis])) for part in parts
+        ]
+        every = codes_of([own[code] for own, of in zip(texts, codes, strict=True) for code in of], names)
+        ends = np.cumsum([code.size for code in codes])[:-1]
+        parts = [
+            replace(part, points=replace(part.points, beside={**part.points.beside, axis: own}))
+            for part, own in zip(parts, np.split(every, ends), strict=True)
+        ]
+    return parts, labels
 
 
 def _mean_of(model: "Kriging", observed: ObservedObject) -> MeanLike:

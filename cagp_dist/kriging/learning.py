@@ -9,7 +9,7 @@ from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
-from cagp_dist.kernels import SPACE_COLUMNS, Kernel, lengthscales_in_space
+from cagp_dist.kernels import DEPTH, SPACE_COLUMNS, Kernel, lengthscales_in_space
 from cagp_dist.kriging.given_observations import given_kernel, says_mean
 from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.background import Background
@@ -48,7 +48,7 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
     fixed: Mapping[str, list[float]] = {}
     labels = labels_of(model, observed)
     if observed.points.beside:
-        _check_with_labels(model, observed)
+        _check_with_labels(model, observed, mean)
     elif not in_time:
         fixed = fixed_numbers(
             lengthscale=model.lengthscale,
@@ -64,8 +64,8 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
                     key="kernel-and-numbers",
                 )
             fixed = numbers_of(model.kernel, fixed, observed.space)
-        if isinstance(mean, Background) and mean.std is not None:
-            fixed = _of_background(model, mean, fixed)
+    if not in_time and isinstance(mean, Background) and mean.std is not None:
+        fixed = _of_background(model, mean, fixed)
     return ModelSettings(
         model.kernel,
         mean,
@@ -81,20 +81,21 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
 def labels_of(model: "Kriging", observed: ObservedObject) -> Labels:
     """Say what the labels of observations are."""
     names = tuple(each.name for each in observed.variables)
-    bias_by = tuple(axis for axis in observed.labels if not names)
-    return Labels(bias_by, names, nugget_correlation=model.nugget_correlation and bool(names))
+    return Labels(tuple(observed.labels), names, nugget_correlation=model.nugget_correlation and bool(names))
 
 
-def _check_with_labels(model: "Kriging", observed: ObservedObject) -> None:
+def _check_with_labels(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> None:
     """Refuse what fits with labels do not have."""
-    what = "several variables" if observed.variables else f"bias_by={model.bias_by!r}"
-    if observed.depths is not None:
-        what = "depths"
+    said = {
+        "several variables": bool(observed.variables),
+        f"bias_by={model.bias_by!r}": bool(observed.labels),
+        "depths": DEPTH in observed.points.beside,
+    }
+    what = " and ".join(name for name, there in said.items() if there)
     given = {
-        "bias_by": what == "depths" and bool(observed.labels),
         "at": model.at is not None,
-        "background": model.background is not None,
-        f"anisotropy={model.anisotropy!r}": model.anisotropy != "none",
+        "background": model.background is not None and bool(observed.variables),
+        "a field of background_std": isinstance(mean, Background) and mean.scales,
         f"recalibration={model.recalibration!r}": model.recalibration != "none",
         f"hyperparameters={model.hyperparameters!r}": model.hyperparameters in ("integrate", "integrated"),
         "a kernel with numbers": isinstance(model.kernel, Kernel),

@@ -24,7 +24,7 @@ from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.in_units import normal_in_units, quantiles_in_units
-from cagp_dist.pipeline.labelled_fit import variances_of
+from cagp_dist.pipeline.labelled_fit import shared_stds, variances_of
 from cagp_dist.pipeline.labels import shared_errors
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_samples import Draws
@@ -101,11 +101,15 @@ def wanted_of(targets: MapTargets, observed: ObservedObject, *, shared: bool = T
         free[DEPTH] = targets.depths if targets.known is None else targets.depths[targets.known]
     if observed.variables:
         every = [points.beside({**free, VARIABLE: float(v)}) for v in range(len(observed.variables))]
-        return MapPoints.of(joined_targets([each.wanted for each in every]))
-    found = points.beside(free)
-    if not shared:
+        found = MapPoints.of(joined_targets([each.wanted for each in every]))
+    else:
+        found = points.beside(free)
+    if not shared or not observed.labels:
         return found
-    errors = [shared_errors(observed.points, axis, len(names)) for axis, names in observed.labels.items()]
+    several = len(observed.variables) or None
+    errors = [
+        shared_errors(observed.points, axis, len(names), several) for axis, names in observed.labels.items()
+    ]
     return MapPoints.of(joined_targets([found.wanted, *errors]))
 
 
@@ -117,19 +121,25 @@ def with_biases(
     result.attrs["bias_std"] = one_or_all(list(stds.values()))
     result.attrs["bias_by"] = ", ".join(stds)
     result.attrs["bias_std_standard_error"] = one_or_all(list(errors.values()))
-    end, units = size, observed.units
-    dims = () if observed.dimension is None else (observed.dimension,)
+    return _with_errors(result, solution, observed, size)
+
+
+def _with_errors(result: xr.Dataset, solution: Solution, observed: ObservedObject, size: int) -> xr.Dataset:
+    """Add the errors that stand behind all other targets, of several variables those of each."""
+    end, dims = size, () if observed.dimension is None else (observed.dimension,)
+    of_each = {f"{each.name}_": each.units for each in observed.variables} or {"": observed.units}
     for axis, names in observed.labels.items():
-        at = slice(end, end + len(names))
-        end = at.stop
-        mean, std = (of[:, at] if dims else of[0, at] for of in (solution.mean, solution.std))
-        about = f"error that the observations of one {axis} share"
-        result[f"bias_{axis}"] = (*dims, axis), mean, {"long_name": about, **units}
-        result[f"bias_{axis}_std"] = (
-            (*dims, axis),
-            std,
-            {"long_name": f"standard deviation of the {about}", **units},
-        )
+        for name, units in of_each.items():
+            at = slice(end, end + len(names))
+            end = at.stop
+            mean, std = (of[:, at] if dims else of[0, at] for of in (solution.mean, solution.std))
+            about = f"error that the observations of one {axis} share"
+            result[f"{name}bias_{axis}"] = (*dims, axis), mean, {"long_name": about, **units}
+            result[f"{name}bias_{axis}_std"] = (
+                (*dims, axis),
+                std,
+                {"long_name": f"standard deviation of the {about}", **units},
+            )
         result = result.assign_coords({axis: (axis, np.array(names, dtype=str))})
     return result
 
@@ -164,7 +174,13 @@ def dataset_of_variables(
     result.attrs["source"] = f"cokriging of {observed.points.count:,} observations of {len(names)} variables"
     if learned.correlations is not None:
         result.attrs |= learned.correlations.attributes(names)
-    return result
+    if not observed.labels:
+        return result
+    stds = shared_stds(learned.kernel, len(names)).values()
+    result.attrs["bias_by"] = ", ".join(observed.labels)
+    for label, name in enumerate(names):
+        result.attrs[f"bias_std_{name}"] = one_or_all([float(std[label]) for std in stds])
+    return _with_errors(result, solution, observed, len(names) * q)
 
 
 def _drift(prediction: Solution, observed: ObservedObject) -> dict[str, tuple[object, ...]]:

@@ -257,16 +257,16 @@ class _Search:
         None where they will not be likelier by so much than what another search has reached.
         """
         terms = [
-            cast("Product", family(own[0] if len(own) == 1 else own, 1.0) * Coregion(table, VARIABLE))
-            for family, own, table in zip(parts, start.numbers, start.tables, strict=True)
+            cast("Product", family(own[0] if len(own) == 1 else own, 1.0) * Coregion(B, VARIABLE))
+            for family, own, B in zip(parts, start.numbers, start.tables, strict=True)
         ]
         kernel: list[Elementary] = [_normalised(term) for term in terms]
-        for axis, table in zip(self.labels.bias_by, start.shared, strict=True):
-            own = Coregion(table, VARIABLE, independent=True)
-            kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * own)))
+        for axis, own in zip(self.labels.bias_by, start.shared, strict=True):
+            of_each = Coregion(own, VARIABLE, independent=True)
+            kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * of_each)))
         axis = PLACE if self.labels.nugget_correlation else ROW
-        table = Coregion(start.nuggets, VARIABLE, independent=not self.labels.nugget_correlation)
-        kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * table)))
+        nuggets = Coregion(start.nuggets, VARIABLE, independent=not self.labels.nugget_correlation)
+        kernel.append(_normalised(cast("Product", SameLabel(1.0, axis) * nuggets)))
         least = float(cast("Array", self.observed.noise_variance)[self.there].min())
         watch = _Watch(self.work.progress, above, by)
         try:

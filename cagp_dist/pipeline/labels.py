@@ -1,6 +1,6 @@
 """What labels of observations are: variables that go together, or who shares an error."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,7 +8,8 @@ import numpy as np
 from cagp_dist.arrays import Indices
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.kernels import NO_LABEL, PLACE, VARIABLE, in_order_of_columns
+from cagp_dist.gram.targets import joined_targets
+from cagp_dist.kernels import DEPTH, NO_LABEL, PLACE, VARIABLE, in_order_of_columns
 from cagp_dist.pipeline.observations import Observations
 
 
@@ -85,7 +86,10 @@ def rows_at_places(points: Observations) -> tuple[Indices, Indices]:
     Places are numbered from the south, and rows from 0 in their order.
     """
     east = np.where(points.space.is_pole(points.north), 0.0, points.east)
-    _, place = np.unique(points.space.keys(points.north, east), axis=0, return_inverse=True)
+    keys = points.space.keys(points.north, east)
+    if DEPTH in points.beside:
+        keys = np.column_stack([keys, points.beside[DEPTH]])
+    _, place = np.unique(keys, axis=0, return_inverse=True)
     place = place.ravel()
     labels = points.beside[VARIABLE].astype(np.intp)
     of = np.ravel_multi_index((place, labels), (place.max() + 1, labels.max() + 1))
@@ -95,14 +99,31 @@ def rows_at_places(points: Observations) -> tuple[Indices, Indices]:
     return place, row
 
 
-def shared_errors(points: Observations, axis: str, groups: int) -> LinearFunctionals:
-    """Give the error of each group with a name as what its label adds to the field at a place of it."""
+def shared_errors(
+    points: Observations, axis: str, groups: int, variables: int | None = None
+) -> LinearFunctionals:
+    """Give the error of each group with a name as what its label adds to the field at a place of it.
+
+    Of several variables, of which each has its own errors, those of one after the other.
+    """
+    if variables is not None:
+        of_each = [_shared_errors(points, axis, groups, {VARIABLE: float(at)}) for at in range(variables)]
+        found = joined_targets(of_each)
+        assert isinstance(found, LinearFunctionals)
+        return found
+    return _shared_errors(points, axis, groups, {})
+
+
+def _shared_errors(
+    points: Observations, axis: str, groups: int, others: Mapping[str, float]
+) -> LinearFunctionals:
+    """Give these errors at points that have other labels, too."""
     labels, axes = points.beside[axis].astype(np.intp), in_order_of_columns(points.beside)
     first = np.zeros(groups, dtype=np.intp)
     named = np.flatnonzero(labels != NO_LABEL)[::-1]
     first[labels[named]] = named
     there = points.X[first]
-    there[:, -len(axes) :] = NO_LABEL
+    there[:, -len(axes) :] = [others.get(name, NO_LABEL) for name in axes]
     with_label = there.copy()
     with_label[:, axes.index(axis) - len(axes)] = np.arange(groups)
     nodes = np.stack([with_label, there], axis=1).reshape(2 * groups, -1)

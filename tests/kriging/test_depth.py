@@ -162,8 +162,6 @@ def changed(table, depth):
         ("depth-units", None, {"latitude": [45.0], "longitude": [3.0], "depth (m)": [20.0]}, {}),
         ("labels-with-others", None, GRID, {"at": "observed"}),
         ("labels-with-others", None, GRID, {"background": GRID["latitude"]}),
-        ("labels-with-others", None, GRID, {"bias_by": "ship"}),
-        ("labels-with-others", None, GRID, {"value": ["t", "s"]}),
         ("labels-with-others", None, GRID.assign_coords(depth=20.0), {"variance": 4.0}),
         ("kernel-of-depths", None, GRID.assign_coords(depth=20.0), {"kernel": "matern32 + matern32"}),
         ("depth-in-mean", None, GRID, {"mean": ["pressure"]}),
@@ -171,10 +169,7 @@ def changed(table, depth):
 )  # fmt: skip
 def test_what_is_not_meant_is_refused_by_name(profiles, key, depth, to, settings):
     table = profiles if depth is None else changed(profiles, depth)
-    extra = {"ship": ["A", "B", "C"] * PLACES, "s": table["t"], "time": ["2020-01-01"] * len(table)}
-    wanted = {"bias_by": ["ship"], "value": ["s"], "at": ["time"]}
-    names = [name for given in settings for name in wanted.get(given, [])]
-    table = table.assign(**{name: extra[name] for name in names})
+    table = table.assign(time="2020-01-01") if "at" in settings else table
     with pytest.raises(CagpError) as refused:
         cagp.krige(table, to=to, **{**NAMED, "kernel": "matern32", **settings})
     assert refused.value.key == key
