@@ -13,9 +13,16 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.digest import joint_sha256
-from cagp_dist.fields.canonical import MISSING, VALUES, VARIABLES, field_variable, observation_points
-from cagp_dist.fields.gridded import PLACE
-from cagp_dist.kernels import VARIABLE
+from cagp_dist.fields.canonical import (
+    MISSING,
+    VALUES,
+    VARIABLES,
+    field_variable,
+    labels_of,
+    observation_points,
+)
+from cagp_dist.fields.gridded import LABEL, PLACE
+from cagp_dist.kernels import DEPTH, VARIABLE
 from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.labels import rows_at_places
 from cagp_dist.store.batches import PRELIMINARY
@@ -44,6 +51,18 @@ def together(fields: Sequence[xr.Dataset]) -> xr.Dataset:
     for (name, about), axis in zip(space.axes.items(), (found.north, found.east), strict=True):
         everywhere = np.tile(axis[first], len(fields))
         coordinates[name] = PLACE, everywhere, {k: v for k, v in about.items() if k != "axis"}
+    if DEPTH in found.beside:
+        about = fields[0][DEPTH].attrs
+        coordinates[DEPTH] = PLACE, np.tile(found.beside[DEPTH][first], len(fields)), about
+    every = [labels_of(field) for field in fields]
+    for label in every[0]:
+        texts = np.full(values.shape[1], "", dtype=object)
+        own = [
+            np.array([*names, ""])[np.minimum(codes.astype(np.intp), len(names))]
+            for codes, names in (each[label] for each in every)
+        ]
+        texts[at] = np.concatenate(own)
+        coordinates[label] = PLACE, texts.astype(str), LABEL
     said = [{"name": variable.name, **variable.attributes()} for variable in variables]
     early = [field.attrs[PRELIMINARY] for field in fields if PRELIMINARY in field.attrs]
     names = " and ".join(variable.long_name for variable in variables)

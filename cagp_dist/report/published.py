@@ -19,6 +19,7 @@ from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.store.group_dataset import AXES, own_dims, variable_in
 from cagp_dist.store.published_variables import (
     BIAS_BY,
+    BIASES,
     FORMAT_VERSION,
     GROUP,
     NODES_PER_CELL,
@@ -303,7 +304,7 @@ def read_run(path: Path, variable_name: str | None = None, *, depth: int = 0) ->
         places=optional("targets", _places_of, time=0),
         simulation=optional("simulation", _simulation_of),
         regions=optional("regions", _regions_of),
-        biases=optional("biases", _biases_of),
+        biases=optional(of_another(BIASES, variable.name) if beside else BIASES, _biases_of),
         space=space,
     )
 

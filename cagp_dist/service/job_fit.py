@@ -147,7 +147,9 @@ class FittedPrior:
             f"{name.replace('_', ' ')} {value:.4g} ± {error:.1g}" for name, value, error in self.estimates()
         )
         text = f"{self.result.status.value}, {numbers or self._together()}"
-        if isinstance(shape := self.prior.kernel, Directional):
+        for shape in self.prior.kernel.parts[0].factors:
+            if not isinstance(shape, Directional):
+                continue
             text += (
                 f", distances count {shape.ratio:.3g} times less along {shape.azimuth_degrees:.0f} degrees"
             )
@@ -229,9 +231,11 @@ def kernel_keys(kernel: Kernel) -> dict[str, str | dict[str, float]]:
     """Write a kernel without its numbers as the keys of a job file do."""
     parts = kernel.parts
     if _beside(kernel) == (OF_DEPTH,):
-        space, *deep = [getattr(factor.family, "kernel", factor.family) for factor in parts[0].factors]
+        first, *others = parts[0].factors
+        space, *deep = [getattr(factor.family, "kernel", factor.family) for factor in (first, *others)]
         way = name_of(cast("Family", deep[0])(1.0)) if deep else "metric"
-        return {"kernel": name_of(cast("Family", space)(1.0)), "depth_kernel": way}
+        known = {"kernel": name_of(cast("Family", space)(1.0)), "depth_kernel": way}
+        return known | (kernel_keys(first) if isinstance(first, Directional) else {})
     if isinstance(kernel, Directional):
         shape = {"ratio": kernel.ratio, "azimuth_degrees": kernel.azimuth_degrees}
         return {"kernel": name_of(kernel), "anisotropy": shape}
@@ -253,7 +257,12 @@ def _beside(kernel: Kernel) -> tuple[str, ...]:
 def prior_numbers(prior: Prior) -> list[float]:
     """All numbers of a prior in the order of `Numbering`: lengthscales, variances and the noise variance."""
     parts = prior.kernel.parts
-    lengthscales = each(tuple(part.lengthscale for part in parts))
+    lengthscales = [
+        number
+        for part in parts
+        for number, axis in zip(part.numbers, part.number_axes, strict=True)
+        if axis is not None
+    ]
     return [*lengthscales, *(part.variance for part in parts), prior.noise_number]
 
 

@@ -16,6 +16,7 @@ from cagp_dist.calibration.verification.spatial_folds import blocks_of
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import space_filling_order, unwrapped_longitudes
 from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.kernels import DEPTH
 from cagp_dist.pipeline import GridPlaces, Observations, Solver, Split
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.regions import Region
@@ -128,8 +129,11 @@ def design_of_variables(points: Observations, variables: int, table: DesignTable
     """Choose places, of points that are all places once for each variable: a place is held out of all."""
     n, each = points.north.size // variables, np.arange(variables)
     there = points.present.reshape(-1, variables, n).any(axis=1)
-    places = replace(points.at(np.arange(n)), values=np.where(there, 1.0, np.nan), beside={})
-    found = design_points(places, table=table, block_size=block_size)
+    places = replace(points.at(np.arange(n)), values=np.where(there, 1.0, np.nan))
+    if DEPTH in places.beside:
+        found = design_of_profiles(places, table, block_size)
+    else:
+        found = design_points(replace(places, beside={}), table=table, block_size=block_size)
     train = (each * n + found.train[:, None]).ravel()
     test = (each[:, None] * n + found.test).ravel()
     in_folds = found.in_folds

@@ -25,7 +25,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.field_solves import SampledMap, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
-from cagp_dist.pipeline.labelled_fit import variances_of
+from cagp_dist.pipeline.labelled_fit import shared_stds, variances_of
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeansByLabel
 from cagp_dist.pipeline.map_points import MapPoints
@@ -45,12 +45,15 @@ from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.published_variables import (
+    BIASES,
     INNOVATIONS,
     JOB,
+    MISSING,
     PREVIOUS_RUN,
     SCORED,
     STATE,
     VARIABLES_OF_RUN,
+    kind_of,
     of_another,
 )
 from cagp_dist.store.rights import rights_of
@@ -73,7 +76,7 @@ def groups_of(prepared: PreparedJob, result: Result) -> dict[str, xr.Dataset]:
     groups: dict[str, xr.Dataset] = {}
     for label, variable in enumerate(prepared.variables):
         for name, group in _groups_of_one(*of_variable(prepared, result, label)).items():
-            if name in SCORED and label:  # see `scored_groups`
+            if name in (*SCORED, BIASES) and label:  # see `scored_groups`
                 groups[of_another(name, variable.name)] = group
             elif name in groups:
                 groups[name] = xr.merge(
@@ -81,6 +84,9 @@ def groups_of(prepared: PreparedJob, result: Result) -> dict[str, xr.Dataset]:
                 )
             else:
                 groups[name] = group
+    for name, group in groups.items():
+        if kind_of(name) not in SCORED:  # arrays of each variable say what they lack
+            group.attrs.pop(MISSING, None)
     return groups
 
 
@@ -108,7 +114,7 @@ def _groups_of_one(prepared: PreparedJob, result: Result) -> dict[str, xr.Datase
         )
     if prepared.labels:
         kinds = [bias_kind(axis) for axis in prepared.labels]
-        groups["biases"] = schema.biases_group(
+        groups[BIASES] = schema.biases_group(
             times=points.times,
             labels=prepared.labels,
             bias=np.hstack([found.mean(kind) for kind in kinds]),
@@ -526,8 +532,12 @@ def _kernel_said(model: FittedModel) -> dict[str, object]:
     assert isinstance(model.mean, MeansByLabel)
     names = model.mean.names
     variances, _ = variances_of(model.kernel, len(names))
-    said = {name: value if np.isfinite(value) else None for name, value in known.attributes(names).items()}
+    said: dict[str, object] = {
+        name: value if np.isfinite(value) else None for name, value in known.attributes(names).items()
+    }
     stds = dict(zip(names, np.sqrt(variances).tolist(), strict=True))
+    if shared := shared_stds(model.kernel, len(names)).values():
+        said["bias_std"] = {name: [float(own[at]) for own in shared] for at, name in enumerate(names)}
     return {"kernel": repr(model.kernel), "lengthscale": [*model.lengthscales], "prior_std": stds, **said}
 
 

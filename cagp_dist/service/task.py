@@ -31,7 +31,18 @@ from cagp_dist.fields.tables import Depths, check_depth_units, read_places
 from cagp_dist.geometry import coinciding
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
-from cagp_dist.kernels import AUTO, DEPTH, KERNELS, NO_LABEL, VARIABLE, Family, Lengthscales, families_of
+from cagp_dist.kernels import (
+    AUTO,
+    DEPTH,
+    KERNELS,
+    NO_LABEL,
+    VARIABLE,
+    Factor,
+    Family,
+    Lengthscales,
+    Product,
+    families_of,
+)
 from cagp_dist.means import MEANS, EstimatedMean, MeanFamily, PlacedFamily, WithCovariates
 from cagp_dist.pipeline import (
     MOST_FLAT,
@@ -195,18 +206,19 @@ class ChosenPoints:
             wanted: Array | LinearFunctionals | None, depths: Array | None = None
         ) -> Array | LinearFunctionals | None:
             """Give what is wanted of the field, or of one variable after the other, without shared errors."""
+            at = free if depths is None or DEPTH not in free else {**free, DEPTH: depths}
             if wanted is None or not self.variables:
-                at = free if depths is None or DEPTH not in free else {**free, DEPTH: depths}
                 return None if wanted is None else MapPoints.of(wanted).beside(at).wanted
             every = range(len(self.variables))
-            each = [MapPoints.of(wanted).beside({**free, VARIABLE: float(label)}) for label in every]
+            each = [MapPoints.of(wanted).beside({**at, VARIABLE: float(label)}) for label in every]
             return joined_targets([points.wanted for points in each])
 
         at, deep = cells, None
         if self.depths is not None and isinstance(cells, np.ndarray):
             at, deep = np.tile(cells, (self.depths.size, 1)), np.repeat(self.depths, len(cells))
         tested = design.test[: design.test.size // max(len(self.variables), 1)]
-        held_out = field_at(points.positions[tested]) if self.variables else points.X[tested]
+        deeper = points.beside[DEPTH][tested] if DEPTH in points.beside else None
+        held_out = field_at(points.positions[tested], deeper) if self.variables else points.X[tested]
         found = Targets.of_kinds(
             {
                 "held out": held_out,
@@ -215,7 +227,7 @@ class ChosenPoints:
                 "places": None if self.wanted is None else field_at(self.wanted.X, self.wanted.depths),
                 "regions": field_at(design.region_means),
                 **{
-                    bias_kind(axis): shared_errors(points, axis, len(names))
+                    bias_kind(axis): shared_errors(points, axis, len(names), len(self.variables) or None)
                     for axis, names in self.labels.items()
                 },
             }
@@ -263,7 +275,7 @@ class ChosenPoints:
             gaps=self.gaps,
             samples=design.samples,
             regions=several * len(design.regions or ()),
-            biases=sum(map(len, self.labels.values())),
+            biases=several * sum(map(len, self.labels.values())),
             variables=several,
             depths=deep,
             region_nodes=0 if design.region_means is None else several * len(design.region_means.nodes),
@@ -347,14 +359,17 @@ class PreparedJob(ChosenPoints):
             in_time = TIME_KERNELS[table.time_kernel]
             model = Model(tuple(cast("Family", SpaceTimeOf(family, in_time)) for family in model.families))
         kernel = model.kernel(lengthscales, each(numbers.variance))
-        if (ellipse := ellipse_of(table.anisotropy, self.points)) is not None:
+        if (ellipse := ellipse_of(table.anisotropy, self.points.only(self.design.train))) is not None:
             kernel = ellipse.of(kernel)
         if DEPTH in self.points.beside:
             assert table.depth_lengthscale is not None
-            family = ways_in_depth(model.families[0])[table.depth_kernel or AUTO]
-            (lengthscale,), (variance,) = each(numbers.lengthscale), each(numbers.variance)
+            (family,) = ways_in_depth(model.families[0])[table.depth_kernel or AUTO]
             (deep,) = each(table.depth_lengthscale)
-            kernel = family[0]((float(lengthscale), float(deep)), variance)
+            if ellipse is None:
+                kernel = family((kernel.parts[0].common_lengthscale, float(deep)), kernel.variance)
+            else:
+                factor = cast("Product", family((1.0, float(deep)))).factors[1]
+                kernel = Product((cast("Factor", kernel), factor), kernel.variance)
         for axis, std in zip(table.bias_by, each(table.bias_std or ()), strict=True):
             kernel = kernel + SameLabel(std**2, axis)
         return ModelSettings(kernel, self.mean, noise_variance=numbers.noise_variance)
@@ -549,7 +564,8 @@ def _fit_points(
     found, deep = _known_points(job, fit_field, mean), depths_of(field)
     if deep is None or DEPTH in points.beside:
         return found
-    return replace(found.keep(found.beside[DEPTH] == deep.values[0]), beside={})
+    kept = found.keep(found.beside[DEPTH] == deep.values[0])
+    return replace(kept, beside={axis: own for axis, own in kept.beside.items() if axis != DEPTH})
 
 
 def mean_of_job(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> JobMean:
@@ -594,6 +610,12 @@ def mean_of_job(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None
         estimated=estimated if isinstance(estimated, EstimatedMean) else None,
         takes_spread=not table.in_time and table.numbers is None and table.parts == 1,
     )
+    if found.scales and table.bias_by:
+        raise ConfigurationError(
+            "[prior] bias_by cannot be combined with a background whose error is a field, such as the spread "
+            "of an ensemble; write background_std as a number, or leave bias_by out.",
+            key="background-with-others",
+        )
     if found.scales and job.recalibration.method == SHARP:
         raise ConfigurationError(
             f'[recalibration] method = "{SHARP}" stretches the lengthscales of a kernel, and the standard '
@@ -818,7 +840,7 @@ def _in_depth(points: Observations, maps: Array | None, wanted: Wanted | None) -
         "ignored, and the map is for this depth alone.",
         seen[0],
     )
-    return replace(points, beside={})
+    return replace(points, beside={axis: own for axis, own in points.beside.items() if axis != DEPTH})
 
 
 def _recalibration(job: Job, points: Observations, design: Design, solver: Solver) -> Recalibration:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from cagp_dist.arrays import Indices
+from cagp_dist.kernels import DEPTH
 from cagp_dist.pipeline import Split
 from cagp_dist.pipeline.labelled_fit import variances_of
 from cagp_dist.pipeline.task import HeldOut, Priors, Result
@@ -16,6 +17,7 @@ def of_variable(prepared: PreparedJob, result: Result, label: int) -> tuple[Prep
     points, design, m = prepared.points, prepared.design, len(prepared.variables)
     n, q = points.north.size // m, design.test.size // m
     rows = np.arange(label * n, (label + 1) * n)
+    kept = [axis for axis in points.beside if axis == DEPTH or axis in prepared.labels]
     noise = points.noise_variance
     own_noise = None if noise is None or not noise[rows].any() else noise[rows]
     in_folds = design.in_folds
@@ -30,7 +32,7 @@ def of_variable(prepared: PreparedJob, result: Result, label: int) -> tuple[Prep
             points.at(rows),
             variable=prepared.variables[label],
             noise_variance=own_noise,
-            beside={},
+            beside={axis: points.beside[axis][rows] for axis in kept},
         ),
         design=replace(
             design,

@@ -36,8 +36,12 @@ GROUPS: Mapping[str, str] = {
 """The groups of a run, and the dimensions of a place in those whose arrays carry the name of the variable."""
 
 VARIABLES_OF_RUN = "variables"  # attribute of the root: names of several variables, as JSON
+BIASES = "biases"
 SCORED = "calibration", "trace"
-"""Groups that a run of several variables has once for each: with the name of all but the first at the end."""
+"""Groups that a run of several variables has once for each: with the name of all but the first at the end.
+
+So has it ``biases``, the errors that observations share.
+"""
 
 
 def of_another(group: str, variable: str) -> str:
@@ -58,7 +62,7 @@ def scored_groups(variables: Sequence[str], group: str = SCORED[0]) -> dict[str,
 def kind_of(group: str) -> str:
     """Give the group of the table that a group of a run is one of."""
     first = group.partition("_")[0]
-    return first if group not in GROUPS and first in SCORED else group
+    return first if group not in GROUPS and first in (*SCORED, BIASES) else group
 
 
 _TABLE = """

@@ -409,10 +409,8 @@ def _not_of_variables(
     )
     others = {
         "lengthscale, variance and noise_variance": prior.numbers is not None,
-        "bias_by": bool(prior.bias_by),
         "background": prior.background is not None,
         "time_kernel": prior.time_kernel is not None,
-        "anisotropy": prior.anisotropy != "none",
         "covariates": bool(prior.covariates),
         'fit_to = "field"': prior.fit_to == "field",
         'hyperparameters = "integrate"': prior.hyperparameters == "integrate",
@@ -455,12 +453,14 @@ def _not_of_depths(
         "lengthscale, variance and noise_variance given without depth_kernel and depth_lengthscale, and the "
         "observations have depths; give these, too, or leave all of them out",
     )
+    yield (
+        prior.depth_kernel == "metric" and prior.anisotropy not in ("none", "auto"),
+        'anisotropy cannot be combined with depth_kernel = "metric", of one distance in space and depth; '
+        'write "matern12" or "matern32", or leave either out',
+    )
     others = {
-        "several variables": len(observations.variables) > 1,
-        "bias_by": bool(prior.bias_by),
         "background": prior.background is not None,
         "time_kernel": prior.time_kernel is not None,
-        "anisotropy": prior.anisotropy != "none",
         'fit_to = "field"': prior.fit_to == "field",
         'hyperparameters = "integrate"': prior.hyperparameters == "integrate",
         f'mean = "{prior.mean}"': prior.reads_mean or prior.is_previous,

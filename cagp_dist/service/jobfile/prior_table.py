@@ -278,9 +278,8 @@ class PriorTable(JobTable):
     def _mistakes_of_shared_errors(self, known: bool, numbers: str) -> Iterator[tuple[bool, str]]:
         """Yield what may not be beside errors that observations share."""
         others = {
-            "background": self.background is not None,
             "time_kernel": self.time_kernel is not None,
-            "anisotropy": self.anisotropy != "none",
+            "a field as background_std": isinstance(self.background_std, str),
             'fit_to = "field"': self.fit_to == "field",
             'hyperparameters = "integrate"': self.hyperparameters == "integrate",
             f'mean = "{self.mean}"': self.reads_mean,
