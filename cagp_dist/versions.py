@@ -60,6 +60,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Fits of many points end a step earlier; targets by neighbours and means differ in last digits.",
     ),
+    NumericalVersion(
+        "0.11.0",
+        "2026-11-29",
+        "A given ellipse of a region has its centre among the observed points, as one that is fitted has.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

@@ -46,6 +46,7 @@ SAVED["0.7.0"] = SAVED["0.3.0"]  # none of these jobs has as many stations in ti
 SAVED["0.8.0"] = SAVED["0.3.0"]  # these jobs name no units; last digits differ
 SAVED["0.9.0"] = SAVED["0.3.0"]  # none of these jobs has shared errors
 SAVED["0.10.0"] = SAVED["0.3.0"]  # last digits differ
+SAVED["0.11.0"] = SAVED["0.3.0"]  # none of these jobs has an ellipse
 NEXT = "Numbers differ: append an entry to NUMERICAL_VERSIONS, and save results and store anew beside these."
 
 

@@ -147,7 +147,7 @@ def test_numbers_that_were_fitted_are_numbers_of_a_job(floats):
         ("[20.0, 70.0]", "[-5.0]", "depths"),
         ('columns = { depth = "pressure" }', "", "names no column of depths"),
         ('kind = "grid"', 'kind = "cells"', "cells"),
-        ("[output]", 'bias_by = "lat"\n[output]', "bias_by"),
+        ("[output]", 'time_kernel = "auto"\n[output]', "time_kernel"),
         ("[output]", "depth_lengthscale = 10.0\n[output]", "depth_lengthscale"),
         ("[output]", "lengthscale = 0.1\nvariance = 4.0\nnoise_variance = 0.2\n[output]", "depth_kernel"),
         ("[output]", '[recalibration]\nmethod = "local-scale"\n[output]', "depths"),

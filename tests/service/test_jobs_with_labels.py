@@ -113,7 +113,6 @@ def test_numbers_that_were_fitted_are_numbers_of_a_job(ships):
 def test_what_does_not_go_with_shared_errors_is_refused_by_name(ships):
     root, job, table = ships
     beside = {
-        'anisotropy = "fit"': "anisotropy",
         'time_kernel = "auto"': "time_kernel",
         "lengthscale = 0.1\nvariance = 4.0\nnoise_variance = 0.2": "bias_std",
         "bias_std = [1.0, 2.0]\nlengthscale = 0.1\nvariance = 4.0\nnoise_variance = 0.2": "2 numbers",
@@ -285,8 +284,6 @@ def test_rows_that_repeat_a_place_are_pairs_or_cannot_be_told():
 def test_what_does_not_go_with_several_variables_is_refused_by_name(two):
     root, job, _ = two
     for written, named in {
-        'bias_by = "lat"': "bias_by",
-        'anisotropy = "fit"': "anisotropy",
         'kernel = "matern32 + matern32"': "matern32",
         "lengthscale = 0.1\nvariance = 4.0\nnoise_variance = 0.2": "noise_variance",
         '[recalibration]\nmethod = "local-scale"': "several variables",
