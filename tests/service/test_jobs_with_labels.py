@@ -17,7 +17,7 @@ from cagp_dist.fields.together import together
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import PLACE, VARIABLE
 from cagp_dist.likelihood.fit_work import FitSize
-from cagp_dist.pipeline import Observations, labelled_fit
+from cagp_dist.pipeline import Observations, field_fit, labelled_fit
 from cagp_dist.pipeline.labels import with_pairs
 from cagp_dist.report import write_report
 from cagp_dist.report.published import read_run
@@ -261,7 +261,8 @@ def test_a_plan_counts_the_searches_that_are_made(two, ships, monkeypatch):
         (root / "planned.toml").write_text(text)
         plan = plan_job(load_job(root / "planned.toml"))
         with monkeypatch.context() as patched:
-            patched.setattr(labelled_fit, "fit_model", counting)
+            for module in (labelled_fit, field_fit):
+                patched.setattr(module, "fit_model", counting)
             fit_job(load_job(root / "planned.toml"))
         assert f", in {len(searches)} searches: about" in plan.fit
         assert 0.5 < plan.of_fits.flops / flops[0] < 2.0
