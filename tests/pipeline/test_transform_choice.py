@@ -19,7 +19,7 @@ G = cagp.Matern32(0.04, 1.0)(*2 * [cagp.unit_sphere(LAT, LON)]) + 0.04 * np.eye(
 Z = np.linalg.cholesky(G) @ RNG.standard_normal(100)
 
 
-def test_the_likelihood_of_values_has_the_slopes_of_the_transform():
+def test_the_likelihood_of_values_has_the_slopes_of_the_transform_t48():
     """T48: the density of y is that of z times the slopes; with a mean that is known."""
     observed = Observations.from_points(LAT, LON, np.exp(Z)[None]).transformed(cagp.BoxCox(0.0))
     model = FittedModel(cagp.Matern32(0.04, 1.0), 0.3, np.asarray(0.0), 0.04)
