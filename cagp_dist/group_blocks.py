@@ -81,21 +81,18 @@ def add_groups(neighbours, weights, deviations, groups, rows, diagonals, panels,
                     found[count] = group
                     count += 1
                 value[group] += entry
+        members = np.sort(found[:count])  # one row of the matrix after the other
         for a in range(count):
-            blocks[a], values[a] = found[a] // size, value[found[a]]
-            places[a] = found[a] - size * blocks[a]
+            blocks[a], values[a] = members[a] // size, value[members[a]]
+            places[a] = members[a] - size * blocks[a]
         for a in range(count):
             block, place, own = blocks[a], places[a], values[a]
-            for b in range(a + 1):
-                entry = own * values[b]
-                if blocks[b] < block:
-                    panels[table[blocks[b], block] + places[b] * widths[blocks[b]] + place] += entry
-                elif blocks[b] > block:
-                    panels[table[block, blocks[b]] + place * widths[block] + places[b]] += entry
-                elif places[b] < place:
-                    diagonals[block, place, places[b]] += entry
+            row = place * widths[block]
+            for b in range(a, count):
+                if blocks[b] == block:
+                    diagonals[block, places[b], place] += own * values[b]
                 else:
-                    diagonals[block, places[b], place] += entry
+                    panels[table[block, blocks[b]] + row + places[b]] += own * values[b]
 
 
 @compiled(nogil=True, fastmath=CONTRACT)

@@ -84,6 +84,19 @@ def summary(results: dict[str, Figures]) -> list[Line]:
             Line("    two threads: times serial", near["ratio_threads"], ">= 1.6"),
             Line("    two Dask workers: times serial", near["ratio_dask"]),
         ]
+    if ships := results.get("shared_errors"):
+        text = "errors of 1,000 ships from 10^5 points, and a map of 64,800: processor seconds"
+        lines += [
+            Line(text, ships["processor_seconds"]),
+            Line("    times the map without them", ships["times_alone"], "<= 10"),
+            Line("    peak memory, MiB", ships["peak_mebibytes"], "<= 1024"),
+        ]
+    if ships := results.get("shared_errors_large"):
+        text = "errors of 10,000 ships from 10^6 points, and a map of 64,800: processor seconds"
+        lines += [
+            Line(text, ships["processor_seconds"]),
+            Line("    peak memory, MiB", ships["peak_mebibytes"], "<= 4096"),
+        ]
     if workers := results.get("dask_workers"):
         lines.append(Line("two Dask workers: times one", workers["ratio"], ">= 1.6"))
     if simulated := results.get("calibration"):

@@ -262,6 +262,8 @@ CASES: dict[str, Callable[[], Figures]] = {
         bounds.elbo_large,
         scattered.scattered,
         scattered.neighbours,
+        scattered.shared_errors,
+        scattered.shared_errors_large,
         scattered.scattered_fit,
         scattered.scattered_large,
         scattered.scattered_fit_large,
@@ -289,6 +291,7 @@ CASES: dict[str, Callable[[], Figures]] = {
 LARGE = (
     "scattered_large",
     "scattered_fit_large",
+    "shared_errors_large",
     "stored_large",
     "days_on_grid",
     "swath_window",

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from scipy.sparse import eye_array, vstack
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
+from cagp_dist.gram.targets import joined_targets
 from cagp_dist.gram.vecchia_factor import vecchia_factor
 from cagp_dist.runtime import ExecutorLike, given_or_threads, open_executor
 
@@ -94,6 +96,16 @@ def scattered_large() -> Figures:
     return figures | _exponents([FEW, MANY, MOST])
 
 
+def shared_errors() -> Figures:
+    """Map 64,800 targets from 10^5 points of 1,000 ships anywhere, and find the errors of the ships."""
+    return _of_ships(FEW, 1_000)
+
+
+def shared_errors_large() -> Figures:
+    """Map them from 10^6 points of 10,000 ships, each pair of which met."""
+    return _of_ships(MANY, 10_000)
+
+
 def scattered_fit() -> Figures:
     """Fit lengthscale, variance and noise variance to a field at 10,000 points."""
     return _fitted(FITTED)
@@ -128,6 +140,28 @@ def on_sphere(count: int, *, seed: int) -> Array:
 def _solved(n: int, q: int) -> Figures:
     X, targets, y = on_sphere(n, seed=0), on_sphere(q, seed=1), np.random.default_rng(2).standard_normal(n)
     return _timed(lambda: cagp.condition(PRIOR, X, y, targets, solver=cagp.Neighbours()))
+
+
+def _of_ships(n: int, ships: int) -> Figures:
+    figures: Figures = {}
+    for count, groups in ((5_000, 50), (n, ships)):  # compiled before it is measured
+        X, targets = on_sphere(count, seed=0), on_sphere(MAP if count == n else 500, seed=1)
+        y, ship = np.random.default_rng(2).standard_normal(count), np.arange(count) % groups
+        alone, labels = np.full(len(targets), -1.0), np.arange(groups)
+        errors = cagp.LinearFunctionals(
+            np.vstack(
+                [np.column_stack([X[:groups], labels]), np.column_stack([X[:groups], 0.0 * labels - 1.0])]
+            ),
+            vstack([eye_array(groups), -eye_array(groups)]),
+        )
+        wanted = joined_targets([np.column_stack([targets, alone]), errors])
+        prior = cagp.Prior(PRIOR.kernel + cagp.SameLabel(4.0 * PRIOR.noise_number, axis="ship"), 0.024, 0.0)
+        rows = np.column_stack([X, ship])
+        solver = cagp.Neighbours()
+        without = _timed(lambda: cagp.condition(PRIOR, X, y, targets, solver=solver))  # noqa: B023
+        figures = _timed(lambda: cagp.condition(prior, rows, y, wanted, solver=solver))  # noqa: B023
+        figures["times_alone"] = figures["processor_seconds"] / without["processor_seconds"]
+    return figures | {"peak_mebibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
 def _fitted(n: int) -> Figures:

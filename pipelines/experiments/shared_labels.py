@@ -3,12 +3,14 @@
     python -m pipelines.experiments.shared_labels [--quick] [--geostat FOLDER] [--output FOLDER]
 
 *Variables*: two fields of a Matern 3/2 kernel with correlation .8, one seen at 40 places and the other at
-160, 100 of which are other places; the map of the first at 100 places alone and together. *Ships*: 200 ships
-with 3 rows each, whose shared error has twice the standard deviation of the noise; maps without and with
-``bias_by``, and the errors of the ships. Prints CRPS of the field, intervals and their standard errors over
-fields. With the folder of the public tables also cadmium of the Swiss Jura (Goovaerts 1997) with nickel and
-zinc, which are known at the 100 places of validation, all seven metals alone, and the log-likelihood of the
-errors of forecasts of pressure and temperature together and apart (Gneiting, Kleiber & Schlather 2010).
+160, 100 of which are other places; the map of the first at 100 places alone and together. *Ships*: 200
+ships with 3 rows each, whose shared error has twice the standard deviation of the noise; maps without and
+with ``bias_by``, and the errors of the ships. *Many rows*: 1,000 ships with 100 rows each, scattered and
+along tracks, whose field is drawn by Vecchia's factor, mapped by neighbours with the numbers that made it;
+one field each. Prints CRPS of the field, intervals and their standard errors over fields. With the folder
+of the public tables also cadmium of the Swiss Jura (Goovaerts 1997) with nickel and zinc, which are known
+at the 100 places of validation, all seven metals alone, and the log-likelihood of the errors of forecasts
+of pressure and temperature together and apart (Gneiting, Kleiber & Schlather 2010).
 """
 
 import warnings
@@ -20,7 +22,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
+from cagp_dist.gram.vecchia_factor import vecchia_factor
 from cagp_dist.predictive import Gaussian
+from cagp_dist.runtime import open_executor
 from pipelines.experiments.output import parser, print_table
 
 Array = NDArray[np.float64]
@@ -28,6 +32,9 @@ Array = NDArray[np.float64]
 SEED, SIMULATIONS, QUICK_SIMULATIONS = 0, 12, 1
 LENGTHSCALE, VARIANCE, NOISE_VARIANCE = 0.05, 4.0, 0.25
 SPARSE, DENSE, PREDICTED, SHIPS, ROWS = 40, 160, 100, 200, 3
+MANY, MANY_SHIPS, STEP_DEGREES = 100_000, 1_000, 0.15
+SPAN = (70.0, 106.0)  # degrees north and east, so that there are as many rows in each area
+DRAWN_FROM = 40  # rows that the field of each is drawn from
 METALS = ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
 FAMILIES = ("matern12", "matern32", "matern52")
 
@@ -84,6 +91,51 @@ def of_ships(generator: np.random.Generator) -> dict[str, tuple[float, float]]:
         'bias_by="ship"': _scored(with_ships["mean"].values, with_ships["std"].values, field[n:]),
         "errors of the ships": _scored(own["mean"].values, own["std"].values, true),
     }
+
+
+def _far_and_wide(rows: int, ships: int, generator: np.random.Generator, *, tracks: bool) -> Array:
+    """Places (rows, 2) of ships that sail straight on, or of readings anywhere."""
+    span = np.array(SPAN) * np.sqrt(rows / MANY)
+    if not tracks:
+        return generator.uniform([0.0, 0.0], span, (rows, 2))
+    ship, step = np.arange(rows) % ships, np.arange(rows) // ships
+    course = generator.normal(size=(ships, 2))
+    course *= STEP_DEGREES / np.linalg.norm(course, axis=1, keepdims=True)
+    begin = generator.uniform([0.0, 0.0], span, (ships, 2))
+    return begin[ship] + step[:, None] * course[ship]
+
+
+def of_many_rows(rows: int, ships: int, *, tracks: bool) -> Iterator[Sequence[str]]:
+    """Lines of a map from many rows, without and with ``bias_by``, and of the errors of the ships.
+
+    The numbers are those that made them; without ``bias_by`` errors of ships are noise.
+    """
+    generator = np.random.default_rng([SEED, rows, tracks])
+    seen = _far_and_wide(rows, ships, generator, tracks=tracks)
+    new = generator.uniform([0.0, 0.0], seen.max(axis=0), (2_000, 2))
+    X = cagp.unit_sphere(*np.vstack([seen, new]).T)
+    with open_executor("local") as executor:
+        factor = vecchia_factor(
+            cagp.Matern32(LENGTHSCALE, VARIANCE), X, 1e-6, neighbours=DRAWN_FROM, executor=executor
+        )
+    field = 10.0 + factor.draw(generator.standard_normal(len(X)))
+    ship, biases = np.arange(rows) % ships, 2.0 * np.sqrt(NOISE_VARIANCE) * generator.standard_normal(ships)
+    table = pd.DataFrame(seen, columns=["latitude", "longitude"]).assign(ship=ship)
+    table["sst"] = field[:rows] + biases[ship] + np.sqrt(NOISE_VARIANCE) * generator.standard_normal(rows)
+    to = pd.DataFrame(new, columns=["latitude", "longitude"])
+    name = f"{rows:,} rows, {'tracks' if tracks else 'scattered'}"
+    for way in (None, "ship"):
+        kernel: cagp.Kernel = cagp.Matern32(LENGTHSCALE, VARIANCE)
+        prior = cagp.Prior(kernel, 5.0 * NOISE_VARIANCE, 10.0)
+        if way is not None:
+            shared = cagp.SameLabel(4.0 * NOISE_VARIANCE, axis=way)
+            prior = cagp.Prior(kernel + shared, NOISE_VARIANCE, 10.0)
+        found = cagp.krige(table, to=to, value="sst", prior=prior, bias_by=way, progress=False)
+        crps, inside = _scored(found["mean"].values, found["std"].values, field[rows:])
+        yield name, "without" if way is None else 'bias_by="ship"', f"{crps:.3f}", f"{inside:.3f}"
+    own = found.cagp.biases()
+    crps, inside = _scored(own["mean"].values, own["std"].values, biases[own["ship"].values.astype(int)])
+    yield name, "errors of the ships", f"{crps:.3f}", f"{inside:.3f}"
 
 
 def simulated(simulations: int) -> Iterator[Sequence[str]]:
@@ -155,6 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         simulations = QUICK_SIMULATIONS if chosen.quick else SIMULATIONS
         print(f"{simulations} fields each\n")
         print_table(("simulated", "map", "CRPS", "90% intervals hold"), list(simulated(simulations)))
+        rows, ships = (MANY // 20, MANY_SHIPS // 20) if chosen.quick else (MANY, MANY_SHIPS)
+        many = [line for tracks in (False, True) for line in of_many_rows(rows, ships, tracks=tracks)]
+        print("\nOne field each\n")
+        print_table(("simulated", "map", "CRPS", "90% intervals hold"), many)
         if chosen.geostat is not None:
             print("\nJura, mean absolute error at 100 places\n")
             print_table(("metal", "map", "MAE"), list(of_jura(chosen.geostat)))

@@ -129,6 +129,16 @@ def test_all_executors_give_the_same_bits():
         assert_same_bits(cagp.condition(*given, solver=cagp.Neighbours(24), executor=executor), alone)
 
 
+@pytest.mark.exhaustive
+def test_dask_gives_the_same_bits(two_dask_workers):
+    rows = _rows(700, 40)
+    y, _ = rows.draw(np.random.default_rng(3))
+    given = rows.prior, rows.X, y, rows.targets
+    alone = cagp.condition(*given, solver=cagp.Neighbours(24), executor="serial")
+    found = cagp.condition(*given, solver=cagp.Neighbours(24), executor=two_dask_workers)
+    assert_same_bits(found, alone)
+
+
 @pytest.mark.parametrize("given", [{"drift": "constant"}, {"shared_errors": "near"}])
 def test_neighbours_alone_are_never_below_the_posterior_t38(given):
     """Of a drift they have to be: coefficients of errors would be those of what the drift leaves."""

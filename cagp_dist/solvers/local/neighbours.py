@@ -127,8 +127,9 @@ class Neighbours:
         observations has its own search.
     shared_errors : {"all", "near"}
         From which observations errors are found that labels share (`SameLabel`). "all": from all of them,
-        beside neighbours of the field alone: the exact posterior where these are all, else stated within a
-        few per cent of a standard deviation (math 25); up to 4 bytes for each pair of groups, and 16 for each
+        beside neighbours of the field alone: the exact posterior where these are all, else nearly, with
+        standard deviations of the field up to 2 % and of errors up to 8 % too short where observations are
+        dense and noisy (math 25); up to 4 bytes for each pair of groups, and 16 for each
         observation and neighbour. "near": from the neighbours, as all else: calibrated exactly, and wide, as
         other observations of a group are far away. So it is with a drift, and causal.
     wider : float, optional

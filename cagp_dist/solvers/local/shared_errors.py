@@ -9,8 +9,8 @@ targets, variances B of the errors, and Vecchia's factor ``P = U U'`` of the fie
 E(W) is that of the errors of W (math 20, T37). Where the neighbours of all are all others, P is the inverse
 of the Gram matrix and this is the posterior (T46). Elsewhere beta is what P makes of it, which is as good as
 unbiased whatever P is; C^-1 is the covariance of its errors, and their covariance with those of W is zero, if
-P is right. Both are within a hundredth or two of a standard deviation where 60 neighbours are
-(tests/solvers/local/test_shared_errors.py).
+P is right. Standard deviations are within a hundredth where 60 neighbours determine the field; among 1,600
+observations within a lengthscale, with noise, those of targets are 2 % too short, and those of errors 8 %.
 
 C is sparse: groups are linked that have observations near each other.
 """
