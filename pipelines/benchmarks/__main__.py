@@ -88,14 +88,14 @@ def summary(results: dict[str, Figures]) -> list[Line]:
         text = "errors of 1,000 ships from 10^5 points, and a map of 64,800: processor seconds"
         lines += [
             Line(text, ships["processor_seconds"]),
-            Line("    times the map without them", ships["times_alone"], "<= 10"),
-            Line("    peak memory, MiB", ships["peak_mebibytes"], "<= 1024"),
+            Line("    times the map without them", ships["times_alone"]),
+            Line("    peak memory, MiB", ships["peak_mebibytes"]),
         ]
     if ships := results.get("shared_errors_large"):
         text = "errors of 10,000 ships from 10^6 points, and a map of 64,800: processor seconds"
         lines += [
             Line(text, ships["processor_seconds"]),
-            Line("    peak memory, MiB", ships["peak_mebibytes"], "<= 4096"),
+            Line("    peak memory, MiB", ships["peak_mebibytes"]),
         ]
     if workers := results.get("dask_workers"):
         lines.append(Line("two Dask workers: times one", workers["ratio"], ">= 1.6"))
