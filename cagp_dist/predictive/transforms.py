@@ -394,7 +394,7 @@ class Transformed(Predictive):
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        """Of a normal base and a logarithm ``exp(m + s^2 / 2) - c`` [Aitchison & Brown 1957]."""
+        """Of a normal base and a logarithm ``exp(m + s^2 / 2) - c``."""
         base, transform = self.base, self.transform
         if not (isinstance(transform, BoxCox) and transform.power == 0.0 and isinstance(base, Gaussian)):
             return super()._moments
