@@ -65,6 +65,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "A given ellipse of a region has its centre among the observed points, as one that is fitted has.",
     ),
+    NumericalVersion(
+        "0.12.0",
+        "2026-11-29",
+        "Ellipses that are hardly likelier are circles; error bars of several variables count their numbers.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

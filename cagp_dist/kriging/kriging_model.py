@@ -688,7 +688,9 @@ class Kriging:
             task = replace(task, recalibration=found)
         result = solve_task(task, learned, call.step)
         wanted = weighted(points.wanted, learned.scale(observed.points))
-        solution, prior = result.solution, prior_variance(learned.kernel, wanted)
+        models = learned.likely or ((1.0, learned),)
+        solution = result.solution
+        prior = np.sum([weight * prior_variance(model.kernel, wanted) for weight, model in models], axis=0)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
         if (drift := solution.drift) is not None and drift.names == ("constant",):

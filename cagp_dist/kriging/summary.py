@@ -91,6 +91,9 @@ def _ellipses(learned: FittedModel) -> Iterator[str]:
     said = learned.ellipses
     for part in learned.kernel.parts:
         if isinstance(part, Directional):
+            if part.ratio == 1.0 and learned.result is not None:
+                yield "ellipse      none: a circle is nearly as likely"
+                continue
             ratio, azimuth = f"{part.ratio:.3g}", f"{part.azimuth_degrees:.0f}"
             if "anisotropy_ratio_standard_error" in said:
                 ratio += f" ± {said['anisotropy_ratio_standard_error']:.2g}"

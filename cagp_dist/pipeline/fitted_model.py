@@ -94,6 +94,8 @@ class FittedModel:
     held: Mapping[str, str] = field(default_factory=dict)  # numbers held in the fit, and why
     sites: Sites | None = None  # points and times of the fit; None of a kernel of space and time
     integrated: Integrated | None = None  # the posterior of the numbers, where they are integrated over
+    # models with numbers that are as probable as their weights say, by which errors of the map are counted
+    likely: "tuple[tuple[float, FittedModel], ...]" = ()
     numbers: str = GIVEN  # whether they are, and why, for people
     correlations: Correlations | None = None  # of several variables
     # (m,) of several variables: the noise of each beside what is known of it, all of it, and that part of it
@@ -137,6 +139,9 @@ class FittedModel:
 
     def of_observations(self, observed: Observations, noise_std: float | None = None) -> "FittedModel":
         """Take what is known of the noise of other observations than those of the fit."""
+        if self.likely:
+            own = ((weight, model.of_observations(observed, noise_std)) for weight, model in self.likely)
+            return replace(replace(self, likely=()).of_observations(observed, noise_std), likely=tuple(own))
         if self.nuggets is not None and self.nuggets_of_kernel is not None:
             labels = observed.beside[VARIABLE].astype(np.intp)
             given = 0.0 if observed.noise_variance is None else observed.noise_variance

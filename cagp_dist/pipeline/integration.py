@@ -128,6 +128,8 @@ def predict_fields(
 ) -> Solution:
     """Predict as `solve_map`, or by a mixture where the numbers are integrated over."""
     found = learned.integrated
+    if found is None and learned.likely and is_exact(solver, observed.there.size):
+        return _with_errors_of_numbers(observed, learned, targets, solver=solver, execution=execution)
     if found is None:
         return solve_map(observed, learned, targets, solver=solver, execution=execution)
     began = perf_counter()
@@ -162,6 +164,35 @@ def predict_fields(
         quantiles=quantiles,
         fine_mean=fine,
     )
+
+
+def _with_errors_of_numbers(
+    observed: Observations,
+    learned: FittedModel,
+    targets: Targets,
+    *,
+    solver: Solver,
+    execution: Execution,
+) -> Solution:
+    """Predict by the likeliest numbers, with the mean square of the errors by all that are likely.
+
+    Of probability w_i and with means m_i and variances v_i that is the sum of ``w_i (v_i + (m_i - m)^2)``.
+    """
+    parts = 1 + len(learned.likely)
+    found = solve_map(observed, learned, targets, solver=solver, execution=execution.part(0, parts, ""))
+    square = np.zeros(found.std.shape)
+    drift, of_terms = found.drift, np.zeros(1) if found.drift is None else np.zeros(found.drift.std.shape)
+    for at, (weight, model) in enumerate(learned.likely, start=1):
+        own = execution.part(at, parts, "numbers by their probability")
+        own = replace(own, on_plan=lambda plan: None)  # the same
+        other = solve_map(observed, model, targets, solver=solver, execution=own)
+        square += weight * (other.std**2 + (other.mean - found.mean) ** 2)
+        if drift is not None and other.drift is not None:
+            of_terms += weight * (other.drift.std**2 + (other.drift.values - drift.values) ** 2)
+    if drift is not None:
+        drift = drift._replace(std=np.sqrt(of_terms))
+    *before, last = found.steps
+    return replace(found, steps=(*before, replace(last, std=np.sqrt(square))), drift=drift)
 
 
 def distributions_of_observations(

@@ -37,6 +37,7 @@ from cagp_dist.kernels import (
     families_of,
 )
 from cagp_dist.likelihood.ellipses import GAIN, Ellipse
+from cagp_dist.likelihood.exact.integrated import way_of
 from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.likelihood.fit_work import FitSize, fit_work
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of
@@ -54,12 +55,15 @@ from cagp_dist.pipeline.fitted_model import (
 )
 from cagp_dist.pipeline.fitting import Sites, method_of
 from cagp_dist.pipeline.labels import NO_LABELS, Labels
-from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel
+from cagp_dist.pipeline.likely_numbers import Fields, likely_kernels
+from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, mean_of
 from cagp_dist.pipeline.model_settings import FitWork, KernelLike, ModelSettings
 from cagp_dist.pipeline.observations import Observations
+from cagp_dist.prior import Prior
 from cagp_dist.text import counted
 
 LEAST_NOISE = 1e-6  # Of a variable, in units of its variance, below the nugget that is fitted
+MOST_DRAWN = 400  # Values of several variables up to which their numbers are integrated over: some seconds
 MOST_EXACT = 500  # Values of a variable by itself whose likelihood is exact: where searches begin
 LEAST_SHARE, MOST_SHARE = 1e-6, 1e4  # Variances that are sought of shared errors, in units of the first
 NUGGET_SHARE = 0.3  # Of the noise of observations, where the search for shared errors begins
@@ -231,7 +235,39 @@ class _Search:
                 found, _ = search._of_terms(terms, begin, above, gain)
                 if found is not None and _likelihood(found) >= _likelihood(best) + gain:
                     best = found
-        return self._in_units(best, scales, labels)
+        model = self._in_units(best, scales, labels)
+        own = self.asked.hyperparameters
+        if way_of(own) == "plug-in" or self.observed.count > MOST_DRAWN:
+            why = "as asked for" if way_of(own) == "plug-in" else f"there are {observed.count:,} observations"
+            return replace(model, numbers=f"plugged in: {why}")
+        likely = tuple(
+            (weight, self._in_units(replace(best, kernel=kernel), scales, labels))
+            for weight, kernel in search._likely(best)
+        )
+        if not likely:
+            return replace(model, numbers="plugged in: draws of them are too unlike what the fit says")
+        few = counted(observed.count, "observation")
+        return replace(
+            model,
+            likely=likely,
+            numbers=f"the likeliest; as there are no more than {few}, errors are averaged over {len(likely)} "
+            "others, drawn by their probability",
+        )
+
+    def _likely(self, found: FittedModel) -> list[tuple[float, Kernel]]:
+        """Draw kernels by their probability, from the same values as those of the fit."""
+        observed, sites = self.observed, found.sites
+        assert found.result is not None
+        assert sites is not None
+        X = observed.X[sites.chosen]
+        mean = mean_of(self.asked.mean, observed, sites.chosen, sites.times)
+        prior = Prior(found.kernel, 1.0, mean)
+        values = observed.values[np.ix_(sites.times, sites.chosen)].T - prior.known_at(X)
+        noise = np.broadcast_to(cast("Array", observed.noise_variance), observed.north.shape)[sites.chosen]
+        places = observed.positions[sites.chosen]
+        extent = float(np.linalg.norm(np.ptp(places, axis=0)))
+        fields = Fields(X, values, noise, prior.basis_at(X), extent)
+        return likely_kernels(found.result, fields)
 
     def _each_alone(
         self, scaled: Observations, rows: Sequence[Indices], mean: MeansByLabel, space: Family
@@ -382,7 +418,6 @@ class _Search:
             mean=self.asked.mean,
             known_noise=noise,
             nugget=0.0,
-            numbers=PLUGGED_IN,
             correlations=_correlations(found, m),
             nuggets=nuggets,
             nuggets_of_kernel=variances_of(kernel, m)[1],

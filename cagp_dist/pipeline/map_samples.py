@@ -1,5 +1,6 @@
 """Draws of the field at all targets of a map: by their full covariance, or pathwise where there are many."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +73,8 @@ def draw_fields(
 
     with narrator.stage("samples", f"{size:,} draws at {len(targets.X):,} targets") as report:
         execution = Execution.on(resources, report=report)
+        if learned.likely:
+            return _by_probability(learned, size, generator, draw)
         if learned.integrated is None:
             return draw(learned, size)
         # the numbers first, then the field that goes with them
@@ -82,6 +85,23 @@ def draw_fields(
             parts.append(found)
     solvers = tuple(dict.fromkeys(name for part in parts for name in part.solvers))
     return Draws(values, Status.worst(part.status for part in parts), solvers)
+
+
+def _by_probability(
+    learned: FittedModel,
+    size: int,
+    generator: np.random.Generator,
+    draw: Callable[[FittedModel, int], Draws],
+) -> Draws:
+    """Draw numbers by their probability, and the fields that go with them."""
+    weights, models = zip(*learned.likely, strict=True)
+    chosen = generator.choice(len(models), size=size, p=np.array(weights) / sum(weights))
+    parts = {int(one): draw(models[one], int(np.sum(chosen == one))) for one in np.unique(chosen)}
+    values = np.empty((size, *next(iter(parts.values())).values.shape[1:]))
+    for one, part in parts.items():
+        values[chosen == one] = part.values
+    solvers = tuple(dict.fromkeys(name for part in parts.values() for name in part.solvers))
+    return Draws(values, Status.worst(part.status for part in parts.values()), solvers)
 
 
 def _draw_by_covariance(

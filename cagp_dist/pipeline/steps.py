@@ -147,6 +147,7 @@ def _fit_of_fold(task: Task, model: FittedModel, execution: Execution) -> Fitted
     """Fit the prior of some folds; probabilities of numbers need none but where the kernel is chosen."""
     # whether numbers are integrated over is decided for all together
     way: Hyperparameters = "plug-in" if model.integrated is None else "integrate"
+    way = task.model.hyperparameters if model.likely else way
     task = replace(task, model=replace(task.model, hyperparameters=way))
     if model.integrated is not None and chosen_by(task.model.kernel) is None:
         with Narrator(shown=False) as told:

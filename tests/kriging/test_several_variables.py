@@ -53,7 +53,11 @@ def _universal(G, K, prior, H, H_new, y):
 def test_the_map_is_that_of_the_dense_formula(goes_together: bool) -> None:
     table, places = _simulated(40, 1)
     model = cagp.Kriging(
-        value=["tmin", "tmax"], nugget_correlation=goes_together, kernel="matern32", progress=False
+        value=["tmin", "tmax"],
+        nugget_correlation=goes_together,
+        kernel="matern32",
+        hyperparameters="plug-in",
+        progress=False,
     ).fit(table)
     found = model.predict(places[["lat", "lon"]])
 
@@ -78,6 +82,42 @@ def test_the_map_is_that_of_the_dense_formula(goes_together: bool) -> None:
         np.testing.assert_allclose(found[f"{name}_std"], std[own], rtol=0, atol=1e-7)
     assert found.attrs["status"] == "exact"
     assert abs(found.attrs["correlation"] - 0.8) < 4.0 * found.attrs["correlation_tmin_tmax_standard_error"]
+
+
+def test_few_values_have_error_bars_that_count_the_numbers() -> None:
+    """The mean is that of the likeliest numbers; its mean square error is averaged over others by hand."""
+    table, places = _simulated(30, 2)
+    model = cagp.Kriging(value=["tmin", "tmax"], kernel="matern32", progress=False).fit(table)
+    found, learned = model.predict(places[["lat", "lon"]]), model._learned
+    X, y = _stacked(table)
+    q = len(places)
+    new = np.column_stack(
+        [np.tile(unit_sphere(places["lat"], places["lon"]), (2, 1)), np.repeat([0.0, 1.0], q)]
+    )
+    H, H_new = (
+        np.column_stack([each[:, -1] == label for label in (0, 1)]).astype(float) for each in (X, new)
+    )
+
+    def predicted(model):
+        kernel, noise = model.kernel, np.asarray(model.noise_variance)
+        G = kernel(X, X) + np.diag(noise)
+        return _universal(G, kernel(new, X), kernel.diagonal(new), H, H_new, y)
+
+    mean, plugged = predicted(learned)
+    square = np.zeros(2 * q)
+    for weight, other in learned.likely:
+        its, std = predicted(other)
+        square += weight * (std**2 + (its - mean) ** 2)
+    assert sum(weight for weight, _ in learned.likely) == pytest.approx(1.0)
+    for label, name in enumerate(("tmin", "tmax")):
+        own = slice(label * q, (label + 1) * q)
+        np.testing.assert_allclose(found[f"{name}_mean"], mean[own], rtol=0, atol=1e-8)
+        np.testing.assert_allclose(found[f"{name}_std"], np.sqrt(square[own]), rtol=0, atol=1e-7)
+    assert np.mean(np.sqrt(square)) > np.mean(plugged)
+    assert "drawn by their probability" in found.attrs["hyperparameters"]
+    # numbers of draws go with those of the fit: logarithms of lengthscales within three standard errors
+    lengths = [np.log(other.lengthscales[0]) for _, other in learned.likely]
+    assert abs(np.mean(lengths) - np.log(learned.lengthscales[0])) < 3.0 * np.std(lengths)
 
 
 def test_error_bars_hold_and_are_shorter_than_alone() -> None:
@@ -108,6 +148,7 @@ def test_order_and_units_leave_the_map() -> None:
     table, places = _simulated(40, 4)
     other = table.assign(tmax=1000.0 * table["tmax"])
     given = {"kernel": "matern32", "progress": False, "to": places[["lat", "lon"]]}
+    given["hyperparameters"] = "plug-in"
     first = cagp.krige(table, value=["tmin", "tmax"], **given)
     second = cagp.krige(other, value=["tmax", "tmin"], units={"tmax": "mK"}, **given)
     np.testing.assert_allclose(second["tmin_mean"], first["tmin_mean"], atol=0.03)
@@ -186,8 +227,8 @@ def test_a_variable_that_was_never_observed_is_named() -> None:
 def test_what_else_a_model_of_several_variables_gives() -> None:
     """Samples, folds, a summary; and a model goes through pickle."""
     table, places = _simulated(30, 9)
-    model = cagp.Kriging(value=["tmin", "tmax"], kernel="matern32", nugget_correlation=True, progress=False)
-    model.fit(table)
+    given = {"nugget_correlation": True, "hyperparameters": "plug-in", "progress": False}
+    model = cagp.Kriging(value=["tmin", "tmax"], kernel="matern32", **given).fit(table)
     to = places[["lat", "lon"]]
     found = pickle.loads(pickle.dumps(model)).predict(to)
     xr.testing.assert_allclose(found, model.predict(to))
