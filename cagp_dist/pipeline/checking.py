@@ -151,5 +151,5 @@ def _chances(errors: Array, variance: Array, degrees: float) -> tuple[Array, Arr
     """Errors in standard deviations, and the chance of larger ones: Student's, as the variance is fitted."""
     from scipy.special import stdtr
 
-    surprise = np.asarray(np.abs(errors) / np.sqrt(variance))
-    return surprise, 2.0 * np.asarray(stdtr(degrees, -surprise))
+    surprise = np.asarray(np.abs(errors) / np.sqrt(variance), dtype=np.float64)
+    return surprise, np.asarray(2.0 * stdtr(degrees, -surprise), dtype=np.float64)
