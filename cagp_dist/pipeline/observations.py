@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -19,13 +19,15 @@ from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.pipeline.grid_places import GridPlaces, grid_of_points, no_rings
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.predictive.transforms import Censored, Transform
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.space.interface import Region
 from cagp_dist.space_time import AXES
 from cagp_dist.variables import T2M, Variable
+
+if TYPE_CHECKING:
+    from cagp_dist.predictive.transforms import Transform
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +79,7 @@ class Observations:
     # by names of axes beside space and time, (n,) each: depths, or labels as integers from 0
     beside: Mapping[str, Array] = field(default_factory=dict)
     # what the values were made by from those in the unit of the variable; None: they are in that unit
-    transform: Transform | None = None
+    transform: "Transform | None" = None
     # (T, n): of which values it is known only that they are no larger, such as rain of zero
     censored: Mask | None = None
     # n means over areas that were observed, of which the places are the middles; None: values at the places
@@ -288,8 +290,10 @@ class Observations:
         """Values that were observed."""
         return int(np.count_nonzero(self.present))
 
-    def transformed(self, transform: Transform) -> Self:
+    def transformed(self, transform: "Transform") -> Self:
         """Give the values by a transform, which is remembered; those at the bound of it are censored."""
+        from cagp_dist.predictive.transforms import Censored
+
         censored: Mask | None = None
         if isinstance(transform, Censored):
             censored = self.values <= transform.value  # not where there is none
