@@ -4,12 +4,12 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.checks import check_memory_limit, check_positive
+from cagp_dist.checks import check_memory_limit, check_positive, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.backgrounds import read_background
 from cagp_dist.fields.column_names import ANY
@@ -36,6 +36,7 @@ from cagp_dist.pipeline.labels import check_groups, with_pairs
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, is_estimated, is_read
 from cagp_dist.pipeline.model_settings import KernelLike
 from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.outliers import Outliers
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, Space, plane_of
@@ -91,6 +92,7 @@ def read(
             )
     check_memory_limit(model.memory_limit_bytes)
     check_hyperparameters(model.hyperparameters)
+    _check_outliers(model)
     if read_as(model) != "none" and model.noise_std is not None:
         raise noise_of_transformed()
     if model.prior is not None and not isinstance(model.prior, Prior):
@@ -127,6 +129,18 @@ def read(
             key="at-with-others",
         )
     return observed, mean
+
+
+def _check_outliers(model: "Kriging") -> None:
+    """Refuse outliers that are treated in no known way, and a recalibration that would learn from them."""
+    check_word("outliers", model.outliers, get_args(Outliers))
+    if model.outliers != "keep" and model.recalibration != "none":
+        raise ArgumentError(
+            f"outliers is {model.outliers!r} beside recalibration={model.recalibration!r}, which would learn "
+            "from values that look wrong; expected one of them.",
+            key="outliers-with-others",
+            remedies=(Setting("recalibration", "none"),),
+        )
 
 
 def _check_depths(model: "Kriging", observed: ObservedObject) -> None:

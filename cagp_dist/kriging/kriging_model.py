@@ -55,6 +55,7 @@ from cagp_dist.kriging.map_dataset import (
     shaped,
     wanted_of,
     with_biases,
+    with_outliers,
     with_recalibration,
     with_system,
 )
@@ -87,9 +88,10 @@ from cagp_dist.pipeline.map_solves import plan_of_map, solver_of
 from cagp_dist.pipeline.maps_at_times import MOST_TOGETHER
 from cagp_dist.pipeline.model_settings import KernelLike, ModelSettings
 from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.outliers import Outliers
+from cagp_dist.pipeline.robust_fit import fit_beside_outliers, looks_wrong
 from cagp_dist.pipeline.solve_task import Step, solve_task
 from cagp_dist.pipeline.split import Split
-from cagp_dist.pipeline.steps import fit
 from cagp_dist.pipeline.task import Result, Task
 from cagp_dist.pipeline.transform_choice import advice_of_values, transform_of_values
 from cagp_dist.predictive.transforms import Identity, Transform, TransformLike
@@ -123,6 +125,7 @@ def krige(
     recalibration: str = RECALIBRATION,
     hyperparameters: Hyperparameters = "auto",
     anisotropy: AnisotropyLike = "none",
+    outliers: Outliers = "keep",
     lengthscale_km: float | Sequence[float] | None = None,
     lengthscale: float | Sequence[float] | None = None,
     variance: float | Sequence[float] | None = None,
@@ -284,6 +287,14 @@ def krige(
         attributes ``anisotropy_ratio`` and ``anisotropy_azimuth_degrees`` say the ellipse. Beyond such a
         region it is east against north, at the equator, and the azimuth 90 or 0. Kernels with shapes of
         their own are `Anisotropic` and `AxiallySymmetric`. Not with ``at``, nor with a sum of kernels.
+    outliers : {"keep", "robust"}
+        "robust": the noise of a few values is wider, where the likelihood of each value given all others
+        gains 6 or more by it: contaminated noise, whose share and width are fitted. Values that look wrong
+        then count less. How much follows from the values themselves, so that error bars hold as simulations
+        show, and not by theorem. The attributes ``outlier_share``, ``outlier_std`` and ``outlier_gain`` say
+        what was found, ``outlier_probability`` how likely each observation is wrong. Of one field, or with
+        ``at``. "keep": all count alike; the attribute ``suspicious_values`` says where the likelihood would
+        gain 20. `check` lists the values.
     lengthscale_km, lengthscale : number or sequence of numbers, optional
         Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
         of the unit sphere, at most its diameter 2. In a plane it is in the unit of x and y.
@@ -450,6 +461,7 @@ class Kriging:
     recalibration: str = RECALIBRATION
     hyperparameters: Hyperparameters = "auto"
     anisotropy: AnisotropyLike = "none"
+    outliers: Outliers = "keep"
     lengthscale_km: float | Sequence[float] | None = None
     lengthscale: float | Sequence[float] | None = None
     variance: float | Sequence[float] | None = None
@@ -559,7 +571,12 @@ class Kriging:
                 observed = replace(observed, points=observed.points.transformed(found.chosen))
             check_censored(self, observed)
         task = self._task(observed, settings, MapPoints(observed.points.X[:0]))
-        learned = fit(task, execution, narrator=call.narrator)
+        learned = fit_beside_outliers(task, execution, narrator=call.narrator)
+        if learned.excess is not None:
+            observed = replace(observed, points=replace(observed.points, excess=learned.excess))
+        self._suspicion = ""
+        if self.outliers == "keep" and self.recalibration == "none":
+            self._suspicion = looks_wrong(observed.points, learned, call.resources.executor)
         result = learned.result
         if result is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
@@ -721,6 +738,10 @@ class Kriging:
         result.attrs |= about_areas(observed, learned.kernel)
         if observed.labels:
             result = with_biases(result, solved.solution, observed, learned, targets.points.size)
+        result = with_outliers(result, observed, learned)
+        if self._suspicion:
+            helps = 'outliers="robust" gives these less weight, cagp.check lists them.'
+            result.attrs["suspicious_values"] = f"{self._suspicion} {helps}"
         if solved.innovations is not None:
             result.attrs |= solved.innovations.attributes()
         if targets.in_time:

@@ -44,7 +44,7 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
         _check_alone(model)
         if not in_time:
             check_chords("prior", model.prior.kernel, observed.space)
-        return ModelSettings(model.prior.kernel, model.prior.mean, model.prior)
+        return ModelSettings(model.prior.kernel, model.prior.mean, model.prior, outliers=model.outliers)
     fixed: Mapping[str, list[float]] = {}
     labels = labels_of(model, observed)
     if observed.points.beside:
@@ -73,6 +73,7 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
         noise_std=model.noise_std if isinstance(model.noise_std, int | float) else None,
         nugget_std=nugget_of(model, observed.points),
         anisotropy=model.anisotropy,
+        outliers=model.outliers,
         hyperparameters=model.hyperparameters if observed.points.functionals is None else "plug-in",
         labels=labels,
     )

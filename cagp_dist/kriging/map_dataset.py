@@ -144,6 +144,31 @@ def _with_errors(result: xr.Dataset, solution: Solution, observed: ObservedObjec
     return result
 
 
+def with_outliers(result: xr.Dataset, observed: ObservedObject, learned: FittedModel) -> xr.Dataset:
+    """Say which observations count less, as they may be wrong: along ``observed``, where each of them is."""
+    found, points = learned.outliers, observed.points
+    if found is None:
+        return result
+    result.attrs["outliers"] = "robust" if learned.excess is not None else "robust: the likelihood found none"
+    result.attrs["outlier_gain"] = round(found.gain, 2)
+    result.attrs["outlier_share"] = found.share if learned.excess is not None else 0.0
+    if learned.excess is None:
+        return result
+    result.attrs["outlier_std"] = float(np.sqrt(found.variance))
+    result.attrs["outlier_comment"] = (
+        "How much a value counts follows from the value itself: error bars hold as simulations show, not by "
+        "theorem."
+    )
+    there = points.there
+    about = {"long_name": "probability that the observation is wrong", "units": "1"}
+    result["outlier_probability"] = "observed", found.probability[0, there], about
+    places = dict(zip(points.space.axes, (points.north, points.east), strict=True))
+    coordinates = {f"observed_{name}": ("observed", axis[there]) for name, axis in places.items()}
+    if points.in_time:
+        coordinates["observed_time"] = ("observed", points.moments[there].astype("datetime64[ns]"))
+    return result.assign_coords(coordinates)
+
+
 def dataset_of_variables(
     solution: Solution, observed: ObservedObject, learned: FittedModel, targets: MapTargets, *, call: str
 ) -> xr.Dataset:

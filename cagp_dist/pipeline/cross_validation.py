@@ -159,7 +159,7 @@ def _scored_alone(task: Task, model: FittedModel, split: Split, found: LeftOut) 
     places = split.held_out
     values = task.observed.values[:, places]
     mean, predictive = found.mean[:, places], found.std[:, places]
-    noise = np.broadcast_to(model.noise_variance, task.observed.north.shape)[places]
+    noise = np.broadcast_to(model.usual_noise_variance, task.observed.north.shape)[places]
     scores, at = unscored(values.shape), np.nonzero(~np.isnan(values) & ~np.isnan(mean))
     scores.put(
         at,

@@ -47,6 +47,7 @@ from cagp_dist.pipeline.fitting import Sites, choose_sites, fit_numbers
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_estimated, is_read, mean_of, mean_of_all
 from cagp_dist.pipeline.model_settings import FitWork, KernelLike, ModelSettings
 from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.outliers import Contamination
 from cagp_dist.prior import KnownPlusEstimated, Mean, Prior
 from cagp_dist.remedies import Setting
 from cagp_dist.space.sphere import one_or_all
@@ -102,10 +103,18 @@ class FittedModel:
     # which the kernel has; ``known_noise`` has the rest
     nuggets: Array | None = None
     nuggets_of_kernel: Array | None = None
+    excess: Array | None = None  # variance (n,) beside that of values that may be wrong
+    outliers: Contamination | None = None  # which these are, where that was asked for
 
     @property
     def noise_variance(self) -> Array:
-        """Of an observation, () of all or (n,) of each place."""
+        """Of an observation, () of all or (n,) of each place; wider where it may be wrong."""
+        usual = np.asarray(self.known_noise + self.nugget)
+        return usual if self.excess is None else np.asarray(usual + self.excess)
+
+    @property
+    def usual_noise_variance(self) -> Array:
+        """Of an observation that is right, () of all or (n,) of each place."""
         return np.asarray(self.known_noise + self.nugget)
 
     def noise_of(self, known: Array) -> Array:
@@ -388,7 +397,7 @@ def fit_model(
             given = ellipse.of(given)
             ellipse = None
         if ellipse is None:
-            return FittedModel(given, asked.mean, known, level - least, held=reasons)
+            return FittedModel(given, asked.mean, known, level - least, held=reasons, excess=observed.excess)
     sites = sites_of_fit(observed, places) if sites is None else sites
     with work.narrator.stage("fit", f"kernel and noise by {sites.chosen.size:,} observations") as report:
 
@@ -402,7 +411,7 @@ def fit_model(
             observed,
             sites,
             mean=mean_of(asked.mean, observed, sites.chosen, sites.times),
-            known=known,
+            known=known if observed.excess is None else known + observed.excess,
             least=least,
             held=cast(Given, bounds),
             resources=work.resources,
@@ -416,7 +425,17 @@ def fit_model(
         fitted_to += f", {sites.times.size} of {observed.fields} fields"
     if least > 0.0 and level is None and nugget <= NO_NUGGET * least:
         reasons["noise_variance"] = "no nugget was found beside the known noise"
-    return FittedModel(result.prior.kernel, asked.mean, known, nugget, result, fitted_to, reasons, sites)
+    return FittedModel(
+        result.prior.kernel,
+        asked.mean,
+        known,
+        nugget,
+        result,
+        fitted_to,
+        reasons,
+        sites,
+        excess=observed.excess,
+    )
 
 
 def ellipse_of(asked: AnisotropyLike, observed: Observations) -> Ellipse | None:
@@ -440,7 +459,7 @@ def ellipse_of(asked: AnisotropyLike, observed: Observations) -> Ellipse | None:
 def sites_of_fit(observed: Observations, places: Indices | None = None) -> Sites:
     """Choose the places and fields that decide, of all or of some; rings take the same noise everywhere."""
     places = observed.there if places is None else places
-    return choose_sites(observed, places, gridded=observed.gridded and observed.noise_variance is None)
+    return choose_sites(observed, places, gridded=observed.gridded and observed.noise_by_place is None)
 
 
 def _held(

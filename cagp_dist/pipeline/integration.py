@@ -259,6 +259,7 @@ def drawn_numbers(
             kernel=node.family(node.lengthscale, node.variance),
             known_noise=alone.noise_variances(known)[0],
             nugget=0.0,
+            excess=None,
             integrated=None,
         )
         stretch = np.ones(draws.size)
@@ -292,6 +293,8 @@ def fields_of(learned: FittedModel, observed: Observations, held: Held) -> list[
 
 def _noise(learned: FittedModel, held: Held) -> Array:
     """Noise variance of all observations, or of each place, as `Fields` has it: one where none is known."""
-    if not held.noise:
-        return np.asarray(1.0)
+    if not held.noise:  # in units of the usual noise
+        return np.asarray(1.0) if learned.excess is None else 1.0 + learned.excess / learned.nugget
+    if learned.excess is not None:
+        return learned.known_noise + learned.excess + (0.0 if held.nugget else learned.nugget)
     return learned.known_noise if held.nugget else learned.noise_variance  # with a nugget that was given

@@ -49,6 +49,8 @@ def leave_one_out(
     by_others = solve_left_out(prior, X, y, grid, execution)
     own = 1.0 if scale is None else scale(observed.X[places])
     mean[:, places], std[:, places] = own * by_others.mean, own * by_others.std
+    if learned.excess is not None:  # of an observation that is right
+        std[:, places] = np.sqrt(std[:, places] ** 2 - learned.excess[places])
     return LeftOut(mean, std)
 
 
@@ -82,6 +84,13 @@ class LeftOutNear:
                 f"the mean is {learned.mean_text}, whose shift was fitted to all values, so that none can be "
                 "left out; expected a mean that is estimated with the field, or a number.",
                 key="left-out-mean",
+            )
+        if observed.functionals is not None or observed.censored is not None:
+            what = "means over areas" if observed.functionals is not None else "censored values"
+            raise ArgumentError(
+                f"the observations are {what}, which are not predicted from each other one by one yet; "
+                "expected values at places.",
+                key="left-out-functionals",
             )
         self._observed, scale = observed, learned.scale(observed)
         self._fields: list[tuple[int, Indices, LeftOutInGroups, Array]] = []

@@ -102,13 +102,14 @@ def fit_in_space_and_time(observed: Observations, asked: ModelSettings, work: Fi
     known = known_noise(observed, observed.there, asked.noise_std)
     least = float(known.min() if known.ndim == 0 else known[observed.there].min())
     check_mean(mean)
+    beside = known if observed.excess is None else known + observed.excess
     bounds: dict[str, Sequence[object]] = {} if least == 0.0 else {"noise_variance": (least, least)}
     if isinstance(kernel, Kernel):
         check_kernel(kernel)
         bounds |= _held(kernel)
     held = dict.fromkeys(bounds, "it was given")
     if isinstance(kernel, Kernel) and least > 0.0:
-        return FittedModel(kernel, mean, known, held=held)
+        return FittedModel(kernel, mean, known, held=held, excess=observed.excess)
     centre = mean_of(mean, observed, observed.there, np.arange(1))
     places = np.unique(X[:, :-1], axis=0, return_inverse=True)[1].reshape(-1)
     count = 1 + int(places.max())
@@ -138,7 +139,7 @@ def fit_in_space_and_time(observed: Observations, asked: ModelSettings, work: Fi
             mean=centre,
             executor=work.resources.executor,
             memory_limit_bytes=work.resources.memory_limit_bytes,
-            noise_deviations=None if known.ndim == 0 else known[some] - least,
+            noise_deviations=None if beside.ndim == 0 else beside[some] - least,
             bounds={**bounds, **limits} or None,
             start=start,
             starts=starts,
@@ -170,7 +171,7 @@ def fit_in_space_and_time(observed: Observations, asked: ModelSettings, work: Fi
             result = fitted(family, more, start=start_of(result), starts=1, limits=limits)
     where = f"{result.points:,} values at {np.unique(X[more, -1]).size:,} times"
     nugget = max(result.prior.noise_number - least, NO_NUGGET * least)
-    return FittedModel(result.prior.kernel, mean, known, nugget, result, where, held)
+    return FittedModel(result.prior.kernel, mean, known, nugget, result, where, held, excess=observed.excess)
 
 
 def whole_times(X: Array, places: Indices, most: int) -> Indices:

@@ -11,6 +11,7 @@ from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.pipeline.labels import NO_LABELS, Labels
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.narration import Narrator
+from cagp_dist.pipeline.outliers import Outliers
 from cagp_dist.pipeline.resources import Resources
 from cagp_dist.prior import Prior
 from cagp_dist.runtime.memo import Memo
@@ -34,6 +35,7 @@ class ModelSettings:
     nugget_std: float | None = None  # beside known noise; None: fitted
     noise_variance: float | None = None  # beside known noise, where the numbers of the kernel are given too
     anisotropy: AnisotropyLike = "none"
+    outliers: Outliers = "keep"  # whether values that look wrong count less
     labels: Labels = NO_LABELS  # what the labels of observations are
     hyperparameters: Hyperparameters = "plug-in"
     obstacle: str | None = None  # why numbers are not integrated over, for people

@@ -64,6 +64,7 @@ class Observations:
     variable: Variable = T2M
     stated_units: str | None = None  # if they are not those of the variable
     noise_variance: Array | None = None  # (n,), what is known of the error of a value, squared unit
+    excess: Array | None = None  # (n,), noise variance beside that of values that may be wrong
     gridded: bool = False  # whether each place stands for the area of its cell
     grid: GridPlaces | None = None  # of a gridded source, as its axes say it
     source_index: Indices = field(default_factory=lambda: np.arange(0))  # (n,), place in the flat source
@@ -305,6 +306,13 @@ class Observations:
         return self.values if self.transform is None else self.transform.inverse(self.values)
 
     @property
+    def noise_by_place(self) -> Array | None:
+        """Known noise variance (n,) with what stands beside it; None where all places have the same noise."""
+        if self.excess is None:
+            return self.noise_variance
+        return self.excess if self.noise_variance is None else self.noise_variance + self.excess
+
+    @property
     def units(self) -> str:
         """Of the values, as the source states them; empty if they are not known."""
         return self.variable.units if self.stated_units is None else self.stated_units
@@ -342,7 +350,7 @@ class Observations:
                 what = f"points with {', '.join(self.beside)} beside space"
             raise no_rings(f"rings solve circles of latitude, and the observations are {what}.")
         places = grid_of_points(self.north[chosen], self.east[chosen])
-        if self.noise_variance is not None and not places.even(self.noise_variance[chosen]):
+        if (noise := self.noise_by_place) is not None and not places.even(noise[chosen]):
             raise no_rings("the noise varies along a latitude, and rings need the same along each.")
         seen = self.present[self.present[:, chosen].any(axis=1)][:, chosen]
         size = places.size(seen[seen.sum(axis=1).argmin()])
@@ -354,7 +362,7 @@ class Observations:
         """Take some of the places; their grid is another, see `cagp_dist.pipeline.grid_places`."""
         taken: dict[str, Any] = {
             name: held[chosen]
-            for name in ("north", "east", "noise_variance", "hours", "source_index", "names")
+            for name in ("north", "east", "noise_variance", "excess", "hours", "source_index", "names")
             if (held := getattr(self, name)) is not None and held.size
         }
         taken["beside"] = {axis: held[chosen] for axis, held in self.beside.items()}

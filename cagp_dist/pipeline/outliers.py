@@ -20,6 +20,7 @@ TOLD = 20.0  # from which on it is said where it was not asked for
 LEAST_RATIO = 3.0  # standard deviations of wider noise, at least, in those of the usual prediction
 MOST_SHARE = 0.25
 STEPS, CLOSE = 500, 1e-6
+LEAST_SCALE = 1e-6  # of variances that have a factor
 MOST_FITTED = 50_000  # errors that decide on share and width, evenly of more
 
 
@@ -44,33 +45,46 @@ class Contamination:
         return np.asarray(noise * (1.0 / kept - 1.0))
 
 
-def contamination(errors: Array, variance: Array, *, before: Array | None = None) -> Contamination:
+def contamination(
+    errors: Array, variance: Array, *, before: Array | None = None, rescaled: bool = False
+) -> Contamination:
     """Fit share and width to errors of predictions, and their variances with the usual noise.
 
-    The gain is over the likelihood of ``before`` (one number for each), by default that of no wrong values.
+    The gain is over the likelihood of ``before`` (one number for each), by default of none being wrong.
+    Wrong values make the others look uncertain: ``rescaled``, variances have a factor that is fitted as well,
+    about as they would be after another fit.
     """
-    known = ~np.isnan(errors) & ~np.isnan(variance)
+    known = np.isfinite(errors) & (variance > 0.0)  # else digits were lost
     e2, v = errors[known] ** 2, variance[known]
     plain = _log_density(e2, v)
-    base = float((plain if before is None else before[known]).sum())
     probability = np.full(errors.shape, np.nan)
-    if e2.size == 0:
+    if not e2.any():
         return Contamination(0.0, 0.0, probability, 0.0)
+    base = float((plain if before is None else before[known]).sum())
+    if rescaled:  # so that no gain is that of a model whose error bars are all too wide or too narrow
+        base = float(_log_density(e2, max(float(np.mean(e2 / v)), LEAST_SCALE) * v).sum())
     least = (LEAST_RATIO**2 - 1.0) * float(np.median(v))
     many = max(3, e2.size // 20)
     share, width = 0.02, max(4.0 * least, float(np.mean(np.sort(e2)[-many:])))
     few = slice(None, None, -(-e2.size // MOST_FITTED))
-    of, usual = e2[few], v[few]
+    of, usual, kept, factor = e2[few], v[few], plain[few], 1.0
     for _ in range(STEPS):
-        p = _probability(of, usual, share, width, plain[few])
+        settled = True
+        p = _probability(of, usual, share, width, kept)
         total = float(p.sum())
         following = min(max(total / of.size, 1e-12), MOST_SHARE)
         part = width / (usual + width)
         wider = max(float((p * part * (part * of + usual)).sum()) / max(total, 1e-300), least)
-        settled = abs(following - share) <= CLOSE * share and abs(wider - width) <= CLOSE * width
+        if rescaled:
+            right = 1.0 - p
+            scale = max(float((right * of / v[few]).sum() / max(right.sum(), 1e-300)), LEAST_SCALE)
+            usual, kept = scale * v[few], _log_density(of, scale * v[few])
+            settled, factor = abs(scale - factor) <= CLOSE * factor, scale
+        settled &= abs(following - share) <= CLOSE * share and abs(wider - width) <= CLOSE * width
         share, width = following, wider
         if settled:
             break
+    v, plain = factor * v, _log_density(e2, factor * v)
     probability[known] = _probability(e2, v, share, width, plain)
     wrong = np.log(share) + _log_density(e2, v + width)
     gain = float(np.logaddexp(wrong, np.log1p(-share) + plain).sum()) - base

@@ -91,7 +91,7 @@ def choose_solver(points: Observations, chosen: Indices) -> Solver:
     places = None if scattered else grid_if_any(north, east)
     if places is None:
         return chosen_solver(int(counts.max()))
-    noise = points.noise_variance
+    noise = points.noise_by_place
     if noise is not None and not places.even(noise[chosen][there]):
         return chosen_solver(int(counts.max()))
     emptiest = np.where(counts > 0, counts, counts.max() + 1).argmin()  # of the fields with values

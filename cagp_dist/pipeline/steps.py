@@ -73,7 +73,7 @@ def fit(
     if asked.noise_variance is not None:
         assert isinstance(asked.kernel, Kernel)
         known = known_noise(observed, observed.there, asked.noise_std)
-        return FittedModel(asked.kernel, asked.mean, known, asked.noise_variance)
+        return FittedModel(asked.kernel, asked.mean, known, asked.noise_variance, excess=observed.excess)
     with Narrator(shown=False) if narrator is None else nullcontext(narrator) as told:
         work = FitWork(execution, told, progress, execution.checkpoints)
         if decide.in_time:

@@ -28,6 +28,7 @@ DRAWING = (
     *("neighbour_ratios", "neighbour_calibration", "satellite", "hours"),
     *("hourly_stations", "kernel_rules", "time_rules", "ellipses", "depth", "shared_labels"),
     "few_observations",
+    "outliers",
 )
 """Scripts that need no more than a folder for what they draw and save, if anything."""
 

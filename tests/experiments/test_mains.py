@@ -264,3 +264,17 @@ def test_few_observations_are_mapped_every_way(monkeypatch, capsys):
         [n, of] for n in ("30", "100") for of in ("of the prior", "the same")
     ]
     assert all(0.0 <= float(share) <= 1.0 for row in numbers for share in row[2:])
+
+
+@pytest.mark.exhaustive
+def test_outliers_are_weighted_and_flagged(monkeypatch, capsys):
+    module = script("outliers")
+    monkeypatch.setattr(module, "KINDS", {"plain": 0.0, "5 %": 0.05})
+    module.main(["--quick"])
+    rows = printed_rows(capsys.readouterr().out)
+    mapped = {row[0]: row for row in rows[1:3]}
+    assert float(mapped["plain"][3]) == float(mapped["plain"][2])
+    assert float(mapped["5 %"][3]) < float(mapped["5 %"][2])
+    wrong, hits, false = (int(cell) for cell in rows[-1][3:6])
+    assert hits >= wrong - 1
+    assert false <= 2
