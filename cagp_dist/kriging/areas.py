@@ -46,6 +46,7 @@ MOST_NODES = 2**14  # of an area: their covariances with each other take seconds
 NO_VARIANCE = 1e-12  # of that of the field: below, an error bar is rounding
 ROWS = 8  # of the cells of an area at first: each further level has twice as many
 SAME_PLACE = 1e-9  # Chord of corners that are one place
+LEAST_ACROSS = 300.0  # Degrees of longitude from which on a step is one across the antimeridian
 PIECES = 256  # of the way around a polygon: longer edges are cut before they are brought to another space
 NAMES = ("name", "NAME", "Name")  # properties of GeoJSON that name an area
 
@@ -340,7 +341,14 @@ def _brought(ring: Array, *, space: Space, source: Space, cuts: bool = True) -> 
 
 def _cleaned(ring: Array) -> tuple[tuple[float, float], ...]:
     """Corners without repeats, and without ways that go out and come back, as files draw the antimeridian."""
-    latitude = ring[:, 1]
+    latitude, steps = ring[:, 1], np.abs(np.diff(ring[:, 0]))
+    if ((steps > 180.0) & (steps < LEAST_ACROSS)).any():
+        raise ArgumentError(
+            f"a polygon has an edge of {steps[(steps > 180.0) & (steps < LEAST_ACROSS)][0]:g} degrees of "
+            "longitude, and edges take the short way around; expected corners at most 180 degrees apart. Add "
+            "corners between them, or take cagp.Box.",
+            key="long-edge",
+        )
     if np.abs(latitude).max() > 90.0:
         return tuple((float(x), float(y)) for x, y in ring)  # which `Polygon` refuses
     X = unit_sphere(latitude, ring[:, 0])
@@ -411,6 +419,15 @@ def nodes_of(areas: Sequence[Area], space: Space, rows: int) -> LinearFunctional
                 f"{area.name} has no area that can be found; expected a polygon that is wide enough, or a "
                 "Point.",
                 key="empty-area",
+            )
+        stated = area.region.area if isinstance(area, OfRegion) and space.has_latitudes else None
+        inside = cells.area.sum()
+        if stated is not None and abs(inside - (1.0 - stated)) < abs(inside - stated):
+            raise ArgumentError(
+                f"the cells inside {area.name} have the area of what lies outside, so that it cannot be told "
+                "which side is meant; expected a ring that does not go around the Earth. Take cagp.Box for a "
+                "band of latitudes, or divide the polygon.",
+                key="area-of-polygon",
             )
     north, east = (np.concatenate(each) for each in list(zip(*every, strict=True))[:2])
     if isinstance(space, Plane):

@@ -201,6 +201,8 @@ def krige_store(
     """
     axes = {str(name): as_numbers(f"to[{name!r}]", values) for name, values in to.items()}
     solver = Neighbours() if solver is None else solver
+    if isinstance(solver, Neighbours):  # a region has nothing but its neighbours
+        solver = replace(solver, shared_errors="near")
     source = _checked(observations, axes, prior, value, noise_std, solver)
     check_memory_limit(memory_limit_bytes)
     output = Path(os.path.abspath(output))
@@ -582,7 +584,7 @@ def solve_region(job: MapJob, size: Sizes, where: Region, axes: tuple[Array, ...
         rows[:, :p],
         rows[:, p],
         targets,
-        solver=replace(job.solver, shared_errors="near"),
+        solver=job.solver,
         executor=SerialExecutor(),
         memory_limit_bytes=job.limit,
     )

@@ -356,8 +356,10 @@ class Transformed(Predictive):
         return np.where(at_end, ndtri(0.5 * ndtr(score)), score) if at_end.any() else score
 
     def above(self, values: ArrayLike) -> Array:
-        """Probability of a larger value: of the least value all but the probability of that."""
-        return self.base.above(self.transform.forward(values))
+        """Probability of a larger value: of the least value all but the probability of that, below it 1."""
+        z = self.transform.forward(values)
+        found = self.base.above(np.where(np.isnan(z), -np.inf, z))
+        return np.where(np.asarray(values) < self.transform.inverse(-np.inf), 1.0, found)
 
     def at_normal_score(self, scores: ArrayLike) -> Array:
         """Values of those of z."""

@@ -203,10 +203,13 @@ class ChosenPoints:
         free: dict[str, float | Array] = dict.fromkeys(points.beside, NO_LABEL)
 
         def field_at(
-            wanted: Array | LinearFunctionals | None, depths: Array | None = None
+            wanted: Array | LinearFunctionals | None,
+            depths: Array | None = None,
+            labels: Mapping[str, Array] | None = None,
         ) -> Array | LinearFunctionals | None:
-            """Give what is wanted of the field, or of one variable after the other, without shared errors."""
+            """Give what is wanted of the field, or of one variable after the other, with errors of labels."""
             at = free if depths is None or DEPTH not in free else {**free, DEPTH: depths}
+            at = {**at, **(labels or {})}
             if wanted is None or not self.variables:
                 return None if wanted is None else MapPoints.of(wanted).beside(at).wanted
             every = range(len(self.variables))
@@ -218,7 +221,10 @@ class ChosenPoints:
             at, deep = np.tile(cells, (self.depths.size, 1)), np.repeat(self.depths, len(cells))
         tested = design.test[: design.test.size // max(len(self.variables), 1)]
         deeper = points.beside[DEPTH][tested] if DEPTH in points.beside else None
-        held_out = field_at(points.positions[tested], deeper) if self.variables else points.X[tested]
+        of_tested = {axis: points.beside[axis][tested] for axis in self.labels}
+        held_out: Array | LinearFunctionals | None = points.X[tested]
+        if self.variables:
+            held_out = field_at(points.positions[tested], deeper, of_tested)
         found = Targets.of_kinds(
             {
                 "held out": held_out,

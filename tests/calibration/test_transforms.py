@@ -64,6 +64,13 @@ def test_mean_crps_and_probabilities_are_those_of_draws_taken_back(transform):
     )
 
 
+def test_all_is_above_what_lies_below_the_least_value():
+    for transform in (BoxCox(0.0), BoxCox(0.5), Censored(BoxCox(0.5), -1.0)):
+        distribution = Transformed(Gaussian([-0.4], 0.8), transform)
+        assert distribution.above(np.array([-1.0])) == [1.0]
+        np.testing.assert_allclose(distribution.above(np.array([0.0])), 1.0 - distribution.least_probability)
+
+
 def test_a_density_and_the_probability_of_the_least_value_add_up_to_one():
     distribution = Transformed(Gaussian([-0.4], 0.8), Censored(BoxCox(0.5), -1.0))
     least = float(np.exp(distribution.log_density([0.0]))[0])

@@ -184,6 +184,24 @@ def test_a_drift_that_is_not_known_outside_of_the_mask_is_not_asked_for(recwarn)
     assert not recwarn.list
 
 
+@pytest.mark.parametrize(
+    ("ring", "key"),
+    [
+        (
+            [(o, 0) for o in range(-180, 181, 10)] + [(o, 30) for o in range(180, -181, -10)],
+            "area-of-polygon",
+        ),
+        ([(-100, 20), (100, 20), (100, 60), (-100, 60)], "long-edge"),
+    ],
+)
+def test_rings_whose_inside_is_not_clear_are_refused(
+    model: cagp.Kriging, ring: list[tuple[int, int]], key: str
+) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        model.area_mean({"type": "Polygon", "coordinates": [[*ring, ring[0]]]})
+    assert refused.value.key == key
+
+
 def test_means_over_areas_of_a_plane_are_those_of_squares() -> None:
     generator = np.random.default_rng(3)
     X = generator.uniform(0, 100, (50, 2))

@@ -46,7 +46,7 @@ def cross_validated(points, *, settings=GIVEN, folds=2):
 def test_a_time_that_a_fold_leaves_empty_is_named_before_anything_is_fitted(monkeypatch):
     points = observed(12, 3)
     points.values[1, 1::2] = np.nan  # all that is left is of one fold
-    for step in ("predict", "fit_model"):
+    for step in ("predict", "fit_field"):
         monkeypatch.setattr(f"cagp_dist.pipeline.steps.{step}", None)
     execution = Execution(SerialExecutor())
     fitted = cross_validated(points, settings=replace(GIVEN, kernel="matern32", noise_variance=None))

@@ -240,7 +240,7 @@ def extent_of(n: int, groups: int, neighbours: int, weights: int) -> Extent:
 
 def factor_neighbours(n: int, neighbours: int) -> int:
     """Neighbours of an observation in Vecchia's factor: all others, where those of a target are all."""
-    return n - 1 if neighbours >= n else min(neighbours, FACTOR_NEIGHBOURS)
+    return n - 1 if neighbours >= n else min(n - 1, max(neighbours, FACTOR_NEIGHBOURS))
 
 
 def _order(sharing: Sharing) -> Indices:
