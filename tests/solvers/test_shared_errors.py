@@ -11,6 +11,7 @@ from cagp_dist.gram.targets import joined_targets
 from cagp_dist.gram.vecchia_factor import vecchia_factor
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers.local.neighbours import _Work
+from cagp_dist.solvers.local.shared_errors import FACTOR_NEIGHBOURS
 
 from ..oracle import assert_same_bits
 
@@ -97,7 +98,7 @@ def test_with_some_it_is_the_formula_and_its_law_is_near_t37():
     found = cagp.condition(rows.prior, rows.X, y, rows.targets, solver=cagp.Neighbours(k))
     exact = cagp.condition(rows.prior, rows.X, y, rows.targets, solver=cagp.Cholesky())
     P, n = rows.X[:, :3], len(rows.X)
-    factor = vecchia_factor(FIELD, P, NOISE, neighbours=k, executor=SerialExecutor())
+    factor = vecchia_factor(FIELD, P, NOISE, neighbours=FACTOR_NEIGHBOURS, executor=SerialExecutor())
     precision, B = factor.solve(np.eye(n)), np.diag(rows.deviations**2)
     alone = TiledGram(FIELD, P, noise_variance=np.full(n, NOISE))
     new = rows.targets.nodes[:m, :3]
