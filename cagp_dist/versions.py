@@ -70,6 +70,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Ellipses that are hardly likelier are circles; error bars of several variables count their numbers.",
     ),
+    NumericalVersion(
+        "0.13.0",
+        "2026-11-29",
+        "Held-out readings of several variables have the errors of their ships; sixty neighbours find these.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""
