@@ -73,7 +73,7 @@ NUMERICAL_VERSIONS = (
     NumericalVersion(
         "0.13.0",
         "2026-11-29",
-        "Held-out readings of several variables have the errors of their ships; sixty neighbours find these.",
+        "Errors of ships: in held-out readings of several variables, beside ellipses, by sixty neighbours.",
     ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a

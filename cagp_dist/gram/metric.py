@@ -8,7 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.factors import Anisotropic, AxiallySymmetric, Coregion, Directional, SameLabel
+from cagp_dist.factors import Anisotropic, AxiallySymmetric, Coregion, Directional
 from cagp_dist.kernels import SPACE_COLUMNS, Kernel, point_columns
 
 ALIKE, STEPS_ALONG = 0.7, 1024  # Correlation by which coordinates are compared, and distances that are tried
@@ -93,8 +93,17 @@ def metric(kernel: Kernel, columns: int) -> Metric:
     layout = kernel.layout
     ellipses: list[tuple[float, Directional]] = []
     tables: dict[str, Array] = {}
-    for part in kernel.parts:
-        for factor in part.factors:
+    own = np.array([part.inverse_in(layout) for part in kernel.parts])
+    if not own.any():
+        raise ArgumentError(
+            f"the kernel is {kernel!r}, whose correlation is the same at all distances, so that no points "
+            "are nearer than others; expected a part that falls with distance, or cagp.Cholesky().",
+            key="kernel-without-distance",
+        )
+    for part, inverse in zip(kernel.parts, own, strict=True):
+        for factor in (
+            part.factors if inverse.any() else ()
+        ):  # what is shared at any distance brings nothing near
             if isinstance(factor, Directional):
                 ellipses.append((part.variance, factor))
             elif isinstance(factor, Coregion):
@@ -106,7 +115,6 @@ def metric(kernel: Kernel, columns: int) -> Metric:
                         key="coregion-shape",
                     )
                 total += part.variance * factor.matrix
-    own = np.array([part.inverse_in(layout) for part in kernel.parts])
     rows = np.eye(columns)[own.any(axis=0)]
     ellipse = max(ellipses, key=lambda pair: pair[0])[1] if ellipses else None  # of the largest variance
     if isinstance(ellipse, AxiallySymmetric):
@@ -140,28 +148,28 @@ def _alike(kernel: Kernel, rows: Array, own: Array) -> Array:
     for at, direction in enumerate(directions):
         reach = 1.0 / np.linalg.norm(direction)
         along = reach * np.geomspace(1e-6 / known.max(), 100.0 / known.min(), STEPS_ALONG)
-        correlation = _correlation(kernel, along[:, None] * direction)
+        correlation = _correlation(kernel, along[:, None] * direction, own)
         end = int(np.argmax(correlation < ALIKE)) or -1  # the furthest where it falls to no less
         pair = slice(end - 1, end + 1 or None)
         factors[at] = 1.0 / np.interp(-ALIKE, -correlation[pair], along[pair])
     return factors
 
 
-def _correlation(kernel: Kernel, points: Array) -> Array:
-    """Correlation (n,) of the origin with points (n, p)."""
+def _correlation(kernel: Kernel, points: Array, own: Array) -> Array:
+    """Correlation (n,) of the origin with points (n, p); parts without inverse lengthscales are left out."""
     from cagp_dist.compiled import evaluate
 
     origin, out = np.zeros((points.shape[1], 1)), np.empty((1, len(points)))
     layout = kernel.layout
-    total, own, here = np.zeros(len(points)), 0.0, np.empty((1, 1))
-    for part in kernel.parts:
-        if isinstance(part, SameLabel):  # shared at any distance
+    total, at_origin, here = np.zeros(len(points)), 0.0, np.empty((1, 1))
+    for part, inverse in zip(kernel.parts, own, strict=True):
+        if not inverse.any():  # shared at any distance
             continue
         parameters = part.parameters if layout is None else part.parameters_in(layout)
         evaluate(*parameters, origin, point_columns(points), out)
         evaluate(*parameters, origin, origin, here)
-        total, own = total + out[0], own + float(here[0, 0])
-    return np.asarray(total / own) if own > 0.0 else np.ones(len(points))
+        total, at_origin = total + out[0], at_origin + float(here[0, 0])
+    return np.asarray(total / at_origin) if at_origin > 0.0 else np.ones(len(points))
 
 
 def _places(table: Array) -> Array:

@@ -420,6 +420,13 @@ def nodes_of(areas: Sequence[Area], space: Space, rows: int) -> LinearFunctional
                 "Point.",
                 key="empty-area",
             )
+        if rows <= ROWS and cells.area.size > MOST_NODES:
+            raise ArgumentError(
+                f"{area.name} is so narrow that {cells.area.size:,} square cells are in it, of which {rows} "
+                f"stand from south to north; expected at most {MOST_NODES:,}. Take a wider polygon, or "
+                "divide it.",
+                key="narrow-area",
+            )
         stated = area.region.area if isinstance(area, OfRegion) and space.has_latitudes else None
         inside = cells.area.sum()
         if stated is not None and abs(inside - (1.0 - stated)) < abs(inside - stated):

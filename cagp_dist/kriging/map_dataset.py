@@ -538,8 +538,11 @@ def dataset_of_folds(
         "predictive_std": (found.predictive_std, "standard deviation with noise"),
         "pit": (found.scores.pit, "probability integral transform"),
     }
+    rmse = "root mean square error"
+    if points.transform is not None:
+        rmse += " of the mean of an observation, noise included, which lies elsewhere than that of the field"
     scores = {
-        "rmse": (result.rmse, "root mean square error", observed.units),
+        "rmse": (result.rmse, rmse, observed.units),
         "crps": (result.crps, "continuous ranked probability score", observed.units),
         "nll": (result.nll, "negative log predictive density", {"units": "1"}),
     }

@@ -39,6 +39,7 @@ class ResultDistribution:
     distribution: Predictive  # there, (k,)
     of: str  # "field" or "observation"
     levels: tuple[float, float] | None = None  # between which it is known, if not everywhere
+    least: tuple[float, Array] | None = None  # the least value, and its probability (k,) where that is known
 
     def exceedance(self, threshold: float | xr.DataArray) -> xr.DataArray:
         """Probability of a value above a threshold; a bound where the distribution is not known there."""
@@ -53,6 +54,10 @@ class ResultDistribution:
         if self.levels is not None:
             least, most = 1.0 - self.levels[1], 1.0 - self.levels[0]
             above = np.clip(above, least, most)
+            if self.least is not None:
+                value, probability = self.least
+                at, not_least = limit[there], 1.0 - probability[there[self.known]]
+                above = np.select([at < value, at == value], [1.0, not_least], np.minimum(above, not_least))
             about["comment"] = (
                 f"Interpolated between quantiles; {least:.3g} means that or less, {most:.3g} that or more, "
                 "because the result has no quantiles beyond."
@@ -212,7 +217,8 @@ def _of_transformed(dataset: xr.Dataset, stem: str, of: str) -> ResultDistributi
     if base is None and of == "observation" and "local_scale" in dataset:
         base = _student(table)
     ends = (float(levels[0]), float(levels[-1])) if base is None else None
-    return ResultDistribution(mean, known, Transformed(base or table, transform), of, ends)
+    told = None if of_least is None else (float(transform.inverse(-np.inf)), of_least)
+    return ResultDistribution(mean, known, Transformed(base or table, transform), of, ends, told)
 
 
 def _below_the_end(rows: Array, levels: Array, end: float, least: Array | None) -> Array:

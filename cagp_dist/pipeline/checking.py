@@ -22,6 +22,7 @@ RATE = 0.05  # of flags that are false, usually
 ROUNDS = 4  # fits without what looks wrong, at most
 # Places by which it is found what looks wrong, and to which kernel and noise are fitted, in cells of so many
 FEW, MANY, MANY_MORE, CELL = 500, 1_000, 5_000, 25
+FEWEST_DIFFERENT = 3  # Values beside those that are all the same
 MOST_FLAGGED = 0.5  # part of all values from where on the model is at fault, not they
 DRAWN = 0x636865636B  # names the stream of random numbers
 
@@ -59,6 +60,13 @@ def check_observations(
             f"there are {observed.count} values, of which none can be told to be wrong by the others; "
             "expected at least 10.",
             key="few-to-check",
+        )
+    different, counts = np.unique(observed.values[observed.present], return_counts=True)
+    if counts.max() > observed.count - FEWEST_DIFFERENT:
+        raise DataError(
+            f"{counts.max():,} of {observed.count:,} values are {different[counts.argmax()]:g}, so that "
+            "nothing is known of how values differ; look at the others by eye.",
+            key="constant-to-check",
         )
     task = replace(task, model=replace(task.model, hyperparameters="plug-in"))
     model = fit_without_gross_errors(task, execution, narrator=narrator)

@@ -31,12 +31,13 @@ from cagp_dist.kernels import (
     Kernel,
     Matern12,
     Matern52,
+    MaternOf,
     Product,
     Sum,
     chosen_by,
     families_of,
 )
-from cagp_dist.likelihood.ellipses import GAIN, Ellipse
+from cagp_dist.likelihood.ellipses import GAIN, GAIN_ASKED, AnisotropyLike, Ellipse
 from cagp_dist.likelihood.exact.integrated import way_of
 from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.likelihood.fit_work import FitSize, fit_work
@@ -83,8 +84,14 @@ def fit_labelled(observed: Observations, asked: ModelSettings, work: FitWork) ->
     own = [(family,) for family in tried] if tried is not None else [families(kernel)]
     if asked.labels.variables:
         return search.of_variables(own)
+    single = all(len(each) == 1 and isinstance(each[0], type | MaternOf) for each in own)
+    sought = isinstance(asked.anisotropy, str) and asked.anisotropy != "none"
+    if sought and single and not asked.fixed and DEPTH not in observed.beside:
+        ellipse = ellipse_of(asked.anisotropy, observed)
+        circles = search.of_shared_errors(own, anisotropy="none")
+        return circles if ellipse is None else search.with_ellipse(ellipse, circles)
     whole = DEPTH in observed.beside or asked.anisotropy != "none"  # which are chosen with the kernel
-    return search.of_shared_errors([kernel] if whole else own)
+    return search.of_shared_errors([kernel] if whole else own, anisotropy=asked.anisotropy)
 
 
 def work_of_searches(
@@ -134,34 +141,56 @@ class _Search:
         """Points with a value."""
         return self.observed.there
 
-    def of_shared_errors(self, kernels: Sequence[KernelLike]) -> FittedModel:
+    def of_shared_errors(self, kernels: Sequence[KernelLike], *, anisotropy: AnisotropyLike) -> FittedModel:
         """Fit each kernel with errors that groups share, from a fit without them; take the likeliest."""
         best: FittedModel | None = None
+        search = replace(self, asked=replace(self.asked, anisotropy=anisotropy))
         for kernel in kernels:
-            plain = self._alone(self.observed, kernel)
-            held, noise = plain.kernel, float(np.mean(plain.noise_variance))
-            parts = tuple(part.family for part in held.parts)
-            shared = tuple(cast("Family", SameLabelOf(axis)) for axis in self.labels.bias_by)
-            least = float(np.min(plain.known_noise))
+            plain = search._alone(self.observed, kernel)
+            noise, least = float(np.mean(plain.noise_variance)), float(np.min(plain.known_noise))
             begin = max((1.0 - NUGGET_SHARE) * noise, least, NO_NUGGET)
             if least > 0.0 and self.asked.nugget_std is not None:  # which holds it
                 begin = least + self.asked.nugget_std**2
-            errors = [SameLabel(NUGGET_SHARE * noise, axis) for axis in self.labels.bias_by]
-            free = [(LEAST_SHARE * error.variance, MOST_SHARE * error.variance) for error in errors]
-            fixed = {name: [*numbers, *free] for name, numbers in self.asked.fixed.items()}
-            found = replace(
-                replace(self, asked=replace(self.asked, anisotropy="none", fixed=fixed))._fitted(
-                    (*parts, *shared),
-                    self.observed,
-                    self.there,
-                    _start((*held.parts, *errors), begin),
-                ),
-                numbers=PLUGGED_IN,
-            )
+            errors = [NUGGET_SHARE * noise] * len(self.labels.bias_by)
+            found = self._beside_errors(plain.kernel.parts, errors, begin)
             if best is None or _likelihood(found) > _likelihood(best):
                 best = found
         assert best is not None
         return best
+
+    def with_ellipse(self, ellipse: Ellipse, circles: FittedModel) -> FittedModel:
+        """Fit an ellipse beside errors that groups share, from circles, which stay if nearly as likely."""
+        field, *errors = circles.kernel.parts
+        assert circles.result is not None
+        family, length = field.family, field.common_lengthscale
+        circle = ellipse.circle(length)
+        noise = circles.result.prior.noise_number
+        begin = [max(error.variance, NUGGET_SHARE * NUGGET_SHARE * noise) for error in errors]
+        found = self._beside_errors((ellipse.family(family)(circle, field.variance),), begin, noise)
+        gain = _likelihood(found) - _likelihood(circles)
+        if gain >= (GAIN if ellipse.asked == "auto" else GAIN_ASKED):
+            return found
+        if ellipse.asked == "auto":
+            return circles
+        kernel = Sum((replace(ellipse, asked=(1.0, 0.0)).of(field), *errors))
+        prior = replace(circles.result.prior, kernel=kernel)
+        return replace(circles, kernel=kernel, result=replace(circles.result, prior=prior))
+
+    def _beside_errors(
+        self, field: Sequence[Elementary], variances: Sequence[float], noise: float
+    ) -> FittedModel:
+        """Fit a field and errors that groups share together, from these numbers."""
+        errors = [SameLabel(own, axis) for own, axis in zip(variances, self.labels.bias_by, strict=True)]
+        free = [(LEAST_SHARE * own, MOST_SHARE * own) for own in variances]
+        fixed = {name: [*numbers, *free] for name, numbers in self.asked.fixed.items()}
+        shared = (cast("Family", SameLabelOf(axis)) for axis in self.labels.bias_by)
+        found = replace(self, asked=replace(self.asked, anisotropy="none", fixed=fixed))._fitted(
+            (*(part.family for part in field), *shared),
+            self.observed,
+            self.there,
+            _start((*field, *errors), noise),
+        )
+        return replace(found, numbers=PLUGGED_IN)
 
     def of_variables(self, kernels: Sequence[tuple[Family, ...]]) -> FittedModel:
         """Fit one term, and a second one, with the variables in units of their standard deviations."""

@@ -56,6 +56,10 @@ WORTH_A_WORD, LEAST_ZEROS, FEWEST_ZEROS = 6.0, 0.1, 5
 
 DEGREES = ("degree", "degrees", "deg", "°")  # units of directions
 
+# Scale of asinh, at least, in medians of sizes of values: for a smaller one all of them are logarithms, and
+# a value of the other sign is as far away as they are large
+LEAST_SCALE = 0.05
+
 # Log-likelihood that any transform has to gain, and more for a number that is fitted
 GAIN, NUMBER = 2.0, 1.0
 
@@ -385,8 +389,10 @@ def _with_number(name: str, part: Observations, learned: FittedModel) -> Transfo
     if name == "box-cox":
         found = minimize_scalar(lambda power: loss(BoxCox(float(power))), bounds=POWERS, method="bounded")
         return BoxCox(round(float(found.x), 3))
+    values_seen = part.values[part.present]
     spread = float(np.nanstd(part.values))
-    least = max(resolution(part.values[part.present]), 1e-6 * spread)
+    middle = float(np.median(np.abs(values_seen)))
+    least = max(resolution(values_seen), LEAST_SCALE * middle, 1e-6 * spread)
     ends = float(np.log(least)), float(np.log(1e2 * spread))
     found = minimize_scalar(lambda log: loss(Arcsinh(float(np.exp(log)))), bounds=ends, method="bounded")
     return Arcsinh(float(f"{np.exp(found.x):.4g}"))

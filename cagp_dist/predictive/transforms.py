@@ -26,6 +26,9 @@ MOST_KNOTS = 99  # of normal scores: more values are gone through by evenly spre
 # Part of the range of the values by which an inverse may miss them
 INVERSE = 1e-6
 
+# How far beyond the data an inverse is looked at, in parts of the range of what they become, and at how many
+BEYOND, LOOKED_AT = 2.0, 1_001
+
 # Part by which the slope that an object says may differ from that between values next to each other
 SLOPE = 0.05
 
@@ -358,7 +361,7 @@ class Transformed(Predictive):
     def above(self, values: ArrayLike) -> Array:
         """Probability of a larger value: of the least value all but the probability of that, below it 1."""
         z = self.transform.forward(values)
-        found = self.base.above(np.where(np.isnan(z), -np.inf, z))
+        found = self.base.above(np.where(np.isnan(z) & ~np.isnan(np.asarray(values)), -np.inf, z))
         return np.where(np.asarray(values) < self.transform.inverse(-np.inf), 1.0, found)
 
     def at_normal_score(self, scores: ArrayLike) -> Array:
@@ -369,9 +372,12 @@ class Transformed(Predictive):
         """``log f_z(t(y)) + log t'(y)``; the log probability of the least value, where it has one."""
         z = self.transform.forward(values)
         at_end = z <= self.transform.end
+        beyond = np.isnan(z) & ~np.isnan(np.asarray(values, dtype=np.float64))  # below the least value
+        z = np.where(beyond, 0.0, z)
         found = np.where(
             at_end, 0.0, self.base.log_density(z) + np.where(at_end, 0.0, self.transform.log_slope(values))
         )
+        found = np.where(beyond, -np.inf, found)
         return np.where(at_end, log_ndtr(self.base.normal_score(z)), found) if at_end.any() else found
 
     def __getitem__(self, index: Any) -> Self:
@@ -429,6 +435,8 @@ def checked_at(transform: Transform, values: Array) -> None:
     elif not bool(np.all(np.abs(transform.inverse(z) - y) <= INVERSE * max(float(np.ptp(y)), 1e-300))):
         at = int(np.argmax(np.abs(transform.inverse(z) - y)))
         wrong = f"inverse gives {transform.inverse(z)[at]:g} where forward had {y[at]:g}"
+    elif descends := _descends(transform, z):
+        wrong = descends
     else:
         step = 1e-4 * max(float(np.ptp(y)), 1e-300)
         inner = y[(y - step >= y[0]) & (y + step <= y[-1])]
@@ -445,6 +453,22 @@ def checked_at(transform: Transform, values: Array) -> None:
             "ascending function of arrays, its inverse, and the logarithm of its derivative.",
             key="transform-object",
         )
+
+
+def _descends(transform: Transform, z: Array) -> str:
+    """Say where the inverse descends or is not finite within what the data become, and beyond; or nothing."""
+    span = float(z[-1] - z[0])
+    scores = np.linspace(z[0] - BEYOND * span, z[-1] + BEYOND * span, LOOKED_AT)
+    with np.errstate(all="ignore"):
+        values = transform.inverse(scores)
+    wrong = ~np.isfinite(values[1:]) | ~(np.diff(values) >= 0.0)
+    if not wrong.any():
+        return ""
+    at = int(np.argmax(wrong))
+    return (
+        f"inverse goes from {values[at]:g} at z = {scores[at]:.4g} to {values[at + 1]:g} at "
+        f"{scores[at + 1]:.4g}, where predictions may lie"
+    )
 
 
 def _built(node: ast.AST) -> Any:

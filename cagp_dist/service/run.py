@@ -323,21 +323,19 @@ def _fit(
 @in_words_of_the_job()
 def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
     """Fit the numbers of a job's prior, whether it states them or not, also where that does not end well."""
-    clock = Clock(observe)
-    with workers_of(job.cluster, job.runtime.deadlines()) as workers:
-        with output_lock(job.output.folder):
-            with clock.stage("Observations") as stage:
-                job, field, fit_field = ingest_all(job, report=stage.note)
-                stage.summary = _described(field)
-            with clock.stage("Points") as stage:
-                # the previous run has no part in fits
-                prepared = prepare_job(job, field, fit_field, earlier=lambda *_, **__: iter(()))
-                stage.summary = prepared.size.line()
-        return _Stages(job.cluster, clock, workers).done("Fit", partial(_fitted, prepared))
+    return _done_with_observations(job, "Fit", _fitted, observe)
 
 
+@in_words_of_the_job()
 def check_job(job: Job, rate: float, *, observe: Observer = silent) -> CheckedObservations:
     """Check the observations of a job: which values all others contradict. Nothing is published."""
+    return _done_with_observations(job, "Check", partial(_checked, rate=rate), observe)
+
+
+def _done_with_observations(
+    job: Job, name: str, work: Callable[[PreparedJob, JobStage, Execution], T], observe: Observer
+) -> T:
+    """Read the observations of a job, and do one stage with them where its tasks run."""
     clock = Clock(observe)
     with workers_of(job.cluster, job.runtime.deadlines()) as workers:
         with output_lock(job.output.folder):
@@ -345,14 +343,14 @@ def check_job(job: Job, rate: float, *, observe: Observer = silent) -> CheckedOb
                 job, field, fit_field = ingest_all(job, report=stage.note)
                 stage.summary = _described(field)
             with clock.stage("Points") as stage:
+                # the previous run has no part in this
                 prepared = prepare_job(job, field, fit_field, earlier=lambda *_, **__: iter(()))
                 stage.summary = prepared.size.line()
-        work = _Stages(job.cluster, clock, workers)
-        return work.done("Check", partial(_checked, prepared, rate))
+        return _Stages(job.cluster, clock, workers).done(name, partial(work, prepared))
 
 
 def _checked(
-    prepared: PreparedJob, rate: float, stage: JobStage, execution: Execution
+    prepared: PreparedJob, stage: JobStage, execution: Execution, *, rate: float
 ) -> CheckedObservations:
     """Check what the job observes, but for what it holds out, and sum it up."""
     found = checked_observations(prepared, rate, execution)

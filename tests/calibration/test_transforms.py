@@ -119,6 +119,25 @@ def test_an_object_is_checked_at_the_data():
     assert refused.value.key == "transform-object"
 
 
+class Square:
+    """A square root whose inverse ascends again on the other side of zero."""
+
+    def forward(self, values):
+        return np.sqrt(values)
+
+    def inverse(self, scores):
+        return scores**2
+
+    def log_slope(self, values):
+        return -np.log(2.0 * np.sqrt(values))
+
+
+def test_an_inverse_is_looked_at_where_predictions_may_lie():
+    with pytest.raises(ArgumentError, match="where predictions may lie") as refused:
+        checked_at(OwnTransform(Square()), np.linspace(0.01, 4.0, 50))
+    assert refused.value.key == "transform-object"
+
+
 def test_numbers_that_make_no_transform_are_refused():
     for family, numbers in ((BoxCox, (-0.5,)), (Arcsinh, (0.0,)), (NormalScore, ((1.0,), (0.0,)))):
         with pytest.raises(ArgumentError) as refused:

@@ -59,6 +59,22 @@ def test_what_is_fitted_is_what_is_given():
     assert held.attrs["lengthscale"] == pytest.approx(kernel.common_lengthscale, rel=1e-2)
 
 
+def test_an_ellipse_is_found_beside_the_errors_of_ships():
+    """Without these errors in the fit of the shape there is none: they are 15 times the noise."""
+    generator, n = np.random.default_rng(0), 120
+    places = generator.uniform(0.0, 100.0, (n, 2))
+    kernel = cagp.Anisotropic(cagp.Matern32(12.0, 1.0), 5.0, 30.0)
+    field = np.linalg.cholesky(kernel(places, places) + 1e-9 * np.eye(n)) @ generator.standard_normal(n)
+    ship, errors = np.arange(n) % 6, 3.0 * generator.standard_normal(6)
+    table = {"x": places[:, 0], "y": places[:, 1], "ship": np.array([f"S{own}" for own in ship])}
+    table["value"] = field + errors[ship] + 0.2 * generator.standard_normal(n)
+    given = {"columns": {"x": "x", "y": "y"}, "kernel": "matern32", "bias_by": "ship", "progress": False}
+    for asked in ("fit", "auto"):
+        found = cagp.krige(table, to={"x": [50.0], "y": [50.0]}, value="value", anisotropy=asked, **given)
+        assert 3.0 < found.attrs["anisotropy_ratio"] < 8.0
+        assert found.attrs["anisotropy_azimuth_degrees"] == pytest.approx(30.0, abs=10.0)
+
+
 def test_auto_takes_an_ellipse_where_the_likelihood_gains():
     settings = {"columns": COLUMNS, "to": 50.0, "kernel": "matern32", "anisotropy": "auto", "progress": False}
     assert "anisotropy_ratio" in cagp.krige(drawn(), **settings).attrs

@@ -195,11 +195,18 @@ def test_a_drift_that_is_not_known_outside_of_the_mask_is_not_asked_for(recwarn)
     ],
 )
 def test_rings_whose_inside_is_not_clear_are_refused(
-    model: cagp.Kriging, ring: list[tuple[int, int]], key: str
+    model: cagp.Kriging, ring: list[tuple[float, float]], key: str
 ) -> None:
     with pytest.raises(ArgumentError) as refused:
         model.area_mean({"type": "Polygon", "coordinates": [[*ring, ring[0]]]})
     assert refused.value.key == key
+
+
+def test_a_strip_with_very_many_cells_is_refused() -> None:
+    strip = {"type": "Polygon", "coordinates": [[(0, 0), (20, 0), (20, 0.01), (0, 0.01), (0, 0)]]}
+    with pytest.raises(ArgumentError) as refused:
+        nodes_of(as_areas(strip, SPHERE), SPHERE, 8)
+    assert refused.value.key == "narrow-area"
 
 
 def test_means_over_areas_of_a_plane_are_those_of_squares() -> None:

@@ -41,8 +41,8 @@ def test_a_map_is_the_mixture_of_maps_of_the_draws(model):
     )
     np.testing.assert_allclose(found["median"], np.median(y, axis=1), rtol=0.05, atol=0.05)
     assert (found["field_quantile"] >= 0.0).all()
-    wet = 1.0 - found.cagp.exceedance(0.0)
-    np.testing.assert_allclose(wet, dry, atol=0.03)
+    np.testing.assert_allclose(1.0 - found.cagp.exceedance(0.0), dry, rtol=1e-9, atol=1e-15)
+    assert (found.cagp.exceedance(-1.0) == 1.0).all()
     assert "y = 0" in found.attrs["transform"]
 
 

@@ -95,6 +95,11 @@ def test_a_plague_is_no_outlier_and_few_values_tell_of_none() -> None:
     with pytest.raises(DataError) as error:
         checked(points.at(np.arange(9)))
     assert error.value.key == "few-to-check"
+    alike = np.full((1, 80), 3.0)
+    alike[0, 5] = 30.0
+    with pytest.raises(DataError) as error:
+        checked(replace(points, values=alike))
+    assert error.value.key == "constant-to-check"
 
 
 def test_what_would_make_values_right_is_said() -> None:

@@ -121,7 +121,27 @@ def test_a_job_and_a_call_of_two_variables_at_depths_with_ships_agree(rows, tmp_
         np.testing.assert_allclose(biases["bias_std"][at], found[f"{name}_bias_ship_std"], atol=1e-8)
     said = json.loads(groups.attrs["prior"])["bias_std"]
     assert said["dye"] == pytest.approx([found.attrs["bias_std_dye"]])
-    assert groups["posterior"].sizes["point"] == 10
+    held_out = groups["posterior"]
+    assert held_out.sizes["point"] == 10
+    # what is held out are readings: the field there, and the error of their ship
+    _, table = rows
+    places = pd.DataFrame({name: held_out[name].values for name in ("latitude", "longitude", "depth")})
+    at = places.rename(columns={"latitude": "lat", "longitude": "lon", "depth": "pressure"})
+    ships = at.merge(table.drop_duplicates(["lat", "lon"])[["lat", "lon", "ship"]], how="left")["ship"]
+    kept = table[np.isin(table["lat"], groups["observations"]["latitude"])]
+    there = cagp.krige(
+        kept,
+        to=places,
+        columns={"depth": "pressure"},
+        kernel="matern32",
+        progress=False,
+        value=["tracer", "dye"],
+        bias_by="ship",
+    )
+    for name in ("tracer", "dye"):
+        errors = dict(zip(there["ship"].values, there[f"{name}_bias_ship"].values, strict=True))
+        reading = there[f"{name}_mean"].values + [errors[ship] for ship in ships]
+        np.testing.assert_allclose(held_out[f"{name}_mean"].squeeze(), reading, atol=1e-8)
     verify_run(outcome.path)
     assert read_run(outcome.path, "dye").biases.mean.shape == (1, 8)
     assert write_report(outcome.path, tmp_path).is_file()

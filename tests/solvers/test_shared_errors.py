@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram import TiledGram
+from cagp_dist.gram.metric import metric
 from cagp_dist.gram.targets import joined_targets
 from cagp_dist.gram.vecchia_factor import vecchia_factor
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
@@ -166,3 +168,37 @@ def test_error_bars_hold(simulations):
     for kind in (slice(0, 20), slice(20, 25), slice(25, None)):
         of_fields = np.mean(np.array(squares)[:, kind], axis=1)
         assert abs(of_fields.mean() - 1.0) < 4.0 * of_fields.std() / np.sqrt(simulations)
+
+
+def test_rows_of_no_ship_and_labels_that_the_field_has_too_are_solved_as_by_cholesky():
+    generator, n = np.random.default_rng(4), 80
+    X, new = (np.column_stack([generator.uniform(size=(m, 2)), np.zeros(m)]) for m in (n, 4))
+    label, at = np.arange(n) % 2, np.array([0.0, 1.0, 0.0, 1.0])
+    table = cagp.Coregion([[1.0, 0.5], [0.5, 1.0]], axis="variable")
+    of_ship = cagp.Matern32(0.2, 2.0) + cagp.SameLabel(0.5, axis="ship")
+    of_sensor = cagp.Matern32(0.2, 2.0) * table + cagp.SameLabel(0.5, axis="variable")
+    for kernel, given, wanted in ((of_ship, np.full(n, -1.0), at), (of_sensor, label, at)):
+        problem = (
+            cagp.Prior(kernel, 0.1),
+            np.column_stack([X, given]),
+            generator.standard_normal(n),
+            np.column_stack([new, wanted]),
+        )
+        exact = cagp.condition(*problem, solver=cagp.Cholesky())
+        found = cagp.condition(*problem, solver=cagp.Neighbours(n))
+        np.testing.assert_allclose(found.mean, exact.mean, atol=1e-10)
+        np.testing.assert_allclose(found.variance, exact.variance, atol=1e-10)
+
+
+def test_what_is_shared_at_any_distance_brings_nothing_near():
+    table = cagp.Coregion([[1.0, 0.5], [0.5, 1.0]], axis="variable")
+    field = cagp.Matern32(0.2, 1.0) * table
+    with_errors = field + 4.0 * (cagp.SameLabel(1.0, axis="ship") * table)
+    X = np.column_stack([np.random.default_rng(5).uniform(size=(6, 3)), [0, 1, 0, 1, 0, 1]])
+    beside = np.column_stack([X[:, :3], np.arange(6), X[:, 3]])
+    alone, together = X * metric(field, 4), beside * metric(with_errors, 5)
+    np.testing.assert_allclose(together, alone, rtol=1e-12)
+    only = cagp.SameLabel(1.0, axis="ship")
+    with pytest.raises(ArgumentError) as refused:
+        metric(only, 4)
+    assert refused.value.key == "kernel-without-distance"

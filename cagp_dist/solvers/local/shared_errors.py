@@ -63,8 +63,7 @@ class Sharing:
         layout = gram.kernel.layout
         if kernel is None or not shared or layout is None:
             return None
-        kept = layout.axes if kernel.layout is None else kernel.layout.axes
-        kept = tuple(axis for axis in kept if axis not in {part.axis for part in shared})
+        kept = kernel.layout.axes if kernel.layout is not None else ()
         columns = np.array(
             [*range(layout.space), *(layout.space + layout.axes.index(axis) for axis in kept)], dtype=np.intp
         )
@@ -77,6 +76,8 @@ class Sharing:
             groups.append(_places(gram.X[:, column], labels, before))
             axes.append((column, labels))
             variances.append(np.full(labels.size, part.variance))
+        if sum(map(len, variances)) == 0:  # no observation has a label, so that nothing is told of errors
+            return None
         alone = TiledGram(
             kernel, np.ascontiguousarray(gram.X[:, columns]), noise_variance=gram.noise_variance
         )
