@@ -352,7 +352,7 @@ def _done_with_observations(
 def _checked(
     prepared: PreparedJob, stage: JobStage, execution: Execution, *, rate: float
 ) -> CheckedObservations:
-    """Check what the job observes, but for what it holds out, and sum it up."""
+    """Check what the job reads, also what it holds out, and sum it up."""
     found = checked_observations(prepared, rate, execution)
     stage.summary = f"{found.checked.count:,} of {found.points.count:,} values flagged"
     return found
