@@ -10,8 +10,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.column_names import counted_from
 from cagp_dist.text import alternatives, nearest
 
-ROLES = ("latitude", "longitude", "x", "y", "time", "depth", "name")
-TO_COME = ("limit",)
+ROLES = ("latitude", "longitude", "x", "y", "time", "depth", "name", "limit")
 IGNORED = "none"  # instead of a column of times: all rows are of one field
 INSTEAD_OF_A_ROLE = ("value", "noise_std", "units", "missing", "where", "crs")  # arguments of their own
 
@@ -38,8 +37,6 @@ def column_roles(columns: Mapping[str, str] | None, **arguments: str | None) -> 
         )
     found = dict(columns or {})
     for role, name in found.items():
-        if role in TO_COME:
-            raise ArgumentError(f"columns names a {role}, which observations do not have yet.", key="columns")
         if role not in ROLES:
             near = nearest(str(role), ROLES)
             hint = f" Did you mean {near!r}?" if near else ""
@@ -93,6 +90,12 @@ def check_of_fields(columns: Mapping[str, str], labels: Collection[str], name: s
             f"columns names {columns['depth']!r} as the depth, and it is no dimension of {name!r}, whose "
             "values would all have one; expected a dimension of depths, or leave it out.",
             key="depth-of-fields",
+        )
+    if "limit" in columns:
+        raise ArgumentError(
+            f"columns names {columns['limit']!r} as the limit of detection, and {name!r} is one of fields, "
+            "not of rows with limits; expected a table, or an object with one dimension, that of points.",
+            key="limit-of-fields",
         )
     if columns.get("time") == IGNORED:
         raise ArgumentError(

@@ -121,6 +121,7 @@ def read(
     labels: Collection[str] = (),
     in_time: bool = False,
     noise: Noise = None,
+    limits: bool = False,
 ) -> ObservedObject:
     """Read observations, whatever brings them: a table, a frame, an object of xarray, a file or a store.
 
@@ -131,7 +132,8 @@ def read(
     value : str, optional
         Variable or column of the values, if there are several.
     columns : mapping of str to str, optional
-        Names of columns and coordinates by their roles: latitude, longitude, x, y, time, depth and name.
+        Names of columns and coordinates by their roles: latitude, longitude, x, y, time, depth, name and
+        limit.
     noise_std : str or number, optional
         Standard deviation of the error of a value, in its units, or the column or variable that has it.
     units, missing, where : optional
@@ -148,6 +150,8 @@ def read(
         Whether each value becomes a point in space and time.
     noise : array or number, optional
         Noise variance that stands in the place of that of the source.
+    limits : bool
+        Whether values may be known only to be no larger than a limit; otherwise such values are refused.
 
     Returns
     -------
@@ -182,6 +186,7 @@ def read(
         transform=transform,
         static=static,
         labels=labels,
+        limits=limits,
     )
     observed = _observed(source, selection, noise, in_time=in_time)
     if transform != "none" and observed.points.noise_variance is not None and noise is None:
@@ -208,7 +213,7 @@ def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool)
         source = open_named(source, wanted)
         known = "noise_std" if "noise_std" in source.coords else None  # of points
         columns = {DEPTH: DEPTH} if DEPTH in wanted.columns else {}
-        wanted = Selection(noise_std=known, static=wanted.static, columns=columns)
+        wanted = Selection(noise_std=known, static=wanted.static, columns=columns, limits=wanted.limits)
     if isinstance(source, str) and source.startswith("table:"):
         source = source.removeprefix("table:")
     if not isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
@@ -259,6 +264,7 @@ def _from_table(table: Table, noise: Noise, crs: CRSLike, *, in_time: bool) -> O
         names=fields.names,
         beside={axis: fields.static[axis] for axis in fields.labels}
         | ({} if fields.depths is None else {DEPTH: fields.depths.values}),
+        limits=fields.below,
     )
     return ObservedObject(
         points,

@@ -60,6 +60,7 @@ class Selection:
     transform: Transform = "none"
     static: Collection[str] = ()  # columns with a number for each place
     labels: Collection[str] = ()  # columns with a name for each, of those who share an error
+    limits: bool = False  # whether values may be known only to be below a limit; else such cells are refused
 
     @property
     def variable(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.checks import check_memory_limit, check_positive, check_word
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.backgrounds import read_background
 from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.column_roles import column_roles
@@ -41,6 +41,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, Space, plane_of
 from cagp_dist.space_time import SpaceTimeOf
+from cagp_dist.text import counted
 from cagp_dist.variables import Transform
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def read(
         )
     observed = _observe(model, observations, y, in_time=model.at is not None)
     _check_depths(model, observed)
+    _check_limits(model, observed, part=part)
     observed = observed if part else _without_one_depth(observed)
     points, given = observed.points, given_kernel(model)
     has_numbers = isinstance(given, Kernel) and given.of_space_and_time
@@ -158,6 +160,28 @@ def _check_depths(model: "Kriging", observed: ObservedObject) -> None:
             f"{observed.depths.name!r} is the depth, and mean names it as a number of each place; expected "
             "it once.",
             key="depth-in-mean",
+        )
+
+
+def _check_limits(model: "Kriging", observed: ObservedObject, *, part: bool) -> None:
+    """Refuse limits of detection beside what takes values alone."""
+    if observed.points.limits is None:
+        return
+    given = {
+        "several variables": part,
+        "depths": observed.depths is not None,
+        "transform='log1p'": read_as(model) != "none",
+        "geometry": model.geometry is not None,
+        **{
+            f"{name}={getattr(model, name)!r}": getattr(model, name) is not None
+            for name in ("at", "background", "bias_by")
+        },
+    }
+    if refused := [name for name, there in given.items() if there]:
+        raise ArgumentError(
+            f"{observed.points.limits.sum():,} values are limits of detection, and {' and '.join(refused)} "
+            "was given, which do not go together yet; leave one out.",
+            key="limits-with-others",
         )
 
 
@@ -403,6 +427,7 @@ def _observe(
             in_time=in_time,
             crs=crs,
             transform=read_as(model),
+            limits=True,
         )
         if areas is not None:
             observed = with_areas(observed, areas)
@@ -418,6 +443,12 @@ def _observe(
         raise ArgumentError(
             f"at is {model.at!r}, and arrays have no times; expected a table or an object of xarray.",
             key="no-times",
+        )
+    if "limit" in columns:
+        raise ArgumentError(
+            f"columns names {columns['limit']!r} as the limit of detection, and values came as an array; "
+            "expected a table that has both.",
+            key="limit-of-arrays",
         )
     if DEPTH in columns:
         raise ArgumentError(
@@ -474,16 +505,25 @@ def check_transform(model: "Kriging", observed: ObservedObject, mean: MeanLike) 
 
 def check_censored(model: "Kriging", observed: ObservedObject) -> None:
     """Refuse what draws of censored values do not have."""
-    if observed.points.censored is None:
+    points = observed.points
+    if points.censored is None:
         return
+    seen = points.present & ~points.censored
+    if empty := int(np.count_nonzero(~seen.any(axis=1))):
+        which = "all values are" if points.fields == 1 else f"all values of {counted(empty, 'field')} are"
+        raise DataError(
+            f"{which} at or below their bounds, so that nothing says how far; expected a value above. Leave "
+            "such fields out.",
+            key="all-censored",
+        )
     refused = {
         f"recalibration={model.recalibration!r}": model.recalibration != "none",
         f"hyperparameters={model.hyperparameters!r}": model.hyperparameters in ("integrate", "integrated"),
     }
     if said := [name for name, there in refused.items() if there]:
         raise ArgumentError(
-            f"transform is {model.transform!r}, values are zero, which are censored, and "
-            f"{' and '.join(said)} was given, which do not go together yet; leave one out, or take a "
+            f"transform is {model.transform!r}, values are zero or limits of detection, which are censored, "
+            f"and {' and '.join(said)} was given, which do not go together yet; leave one out, or take a "
             "transform in which zeros are values, such as transform=cagp.BoxCox(0.5, shift=0.1).",
             key="zeros-with-others",
         )

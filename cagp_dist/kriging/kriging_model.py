@@ -306,9 +306,12 @@ def krige(
         ``columns={"latitude": "lat", "longitude": "lon", "time": "date", "name": "site"}``. With
         ``{"time": "none"}`` all rows of a table are one field. With ``{"depth": "pressure"}`` values at
         several depths, positive downward, are fitted together, and ``to`` has a coordinate or column of
-        depths. ``{"x": "easting", "y": "northing"}`` are coordinates of a plane, instead of latitude and
-        longitude. Distances there are Euclidean, lengthscales in the unit of x and y, and ``to`` is as above
-        with y for latitude and x for longitude: ``to=1000.0`` for cells of 1000 m.
+        depths. With ``{"limit": "lod"}`` values at their limit of detection, and cells ND, count as known to
+        be no larger, as those written "< 0.1" do without such a column: these are drawn below it given all
+        others, and the result is the mixture. Not with ``at``, depths, several variables, ``bias_by`` or
+        ``background``. ``{"x": "easting", "y": "northing"}`` are coordinates of a plane, instead of latitude
+        and longitude. Distances there are Euclidean, lengthscales in the unit of x and y, and ``to`` is as
+        above with y for latitude and x for longitude: ``to=1000.0`` for cells of 1000 m.
     units, missing, where : optional
         Units of the values, the mark of missing values, and which rows to use, ``where={"element": "TMAX"}``;
         see `cagp_dist.fields.tables.read_table`. For an object of xarray, ``where`` takes "level", values of
@@ -560,13 +563,15 @@ class Kriging:
         settings, execution = settings_of(self, observed, mean), Execution.on(call.resources)
         self.transform_: Transform | None = None
         self._compared: Mapping[str, float] = {}
+        limits = observed.points.limits is not None
         if transforms(self):
             check_transform(self, observed, mean)
+        if transforms(self) or limits:
             found = transform_of_values(
                 observed.points, self.transform, settings, execution, narrator=call.narrator
             )
             self._compared = found.log_likelihoods
-            if not isinstance(found.chosen, Identity):
+            if limits or not isinstance(found.chosen, Identity):
                 self.transform_ = found.chosen
                 observed = replace(observed, points=observed.points.transformed(found.chosen))
             check_censored(self, observed)
@@ -581,7 +586,7 @@ class Kriging:
         if result is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
         self._advice = ""
-        if not (transforms(self) or observed.variables or isinstance(mean, Background)):
+        if not (transforms(self) or limits or observed.variables or isinstance(mean, Background)):
             self._advice = advice_of_values(observed.points, learned)
         self.prior_ = learned.prior(observed.points, *observed.points.patterns()[0])
         self.fit_result_ = result
@@ -1015,8 +1020,8 @@ class Kriging:
         if observed.points.censored is not None:
             raise ArgumentError(
                 "values are censored, of which it is known only that they are below a bound, and a "
-                "variogram is of values; expected a transform in which zeros are values, such as "
-                "cagp.BoxCox(0.5, shift=0.1).",
+                "variogram is of values; expected none below limits of detection, and a transform in which "
+                "zeros are values, such as cagp.BoxCox(0.5, shift=0.1).",
                 key="zeros-with-others",
             )
         if observed.points.functionals is not None:

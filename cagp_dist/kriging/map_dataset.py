@@ -29,7 +29,7 @@ from cagp_dist.pipeline.labels import shared_errors
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.map_samples import Draws
 from cagp_dist.pipeline.task import Result
-from cagp_dist.predictive.transforms import Transform, transform_of
+from cagp_dist.predictive.transforms import Identity, Transform, transform_of
 from cagp_dist.space.sphere import one_or_all
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED, about_depth
 from cagp_dist.text import bytes_text
@@ -312,6 +312,7 @@ def attributes(
         "noise_std": noise_text(learned),
         "prior_mean": learned.mean_text,
         "observations_used": observed.points.count,
+        **below_limits(observed),
         "observations_missing": observed.missing,
         "patterns_of_gaps": len(observed.points.patterns()),
         "planned_memory": bytes_text(max((plan.peak_bytes for plan in prediction.plans), default=0)),
@@ -420,6 +421,12 @@ def with_recalibration(
     )
 
 
+def below_limits(observed: ObservedObject) -> dict[str, int]:
+    """Attribute that says how many values are limits of detection."""
+    limits = observed.points.limits
+    return {} if limits is None else {"observations_below_limits": int(limits.sum())}
+
+
 def in_units_of_data(result: xr.Dataset, transform: Transform, *, least: Array | None) -> xr.Dataset:
     """Take a result of transformed values back: everything is of the distribution of the values.
 
@@ -427,13 +434,18 @@ def in_units_of_data(result: xr.Dataset, transform: Transform, *, least: Array |
     than by quantiles.
     """
     mean, std, quantile = result["mean"], result["std"], result["quantile"]
+    what = str(mean.attrs["long_name"]).removeprefix("mean of ")
+    if isinstance(transform, Identity):  # with limits of detection
+        median = result["field_quantile"].sel({QUANTILE_LEVEL: 0.5}, drop=True)
+        said = {key: text for key, text in mean.attrs.items() if key == "units"}
+        result = result.assign(median=median.assign_attrs(long_name=f"median of {what}", **said))
+        return result.assign_attrs(transform_object=repr(transform))
     if "field_quantile" in result:
         field = quantiles_in_units(result["field_quantile"].values, transform)
     else:
         field = normal_in_units(mean.values, std.values, transform)
     observation = quantiles_in_units(quantile.values, transform)
     about = {key: said for key, said in mean.attrs.items() if key in ("units", "comment")}
-    what = str(mean.attrs["long_name"]).removeprefix("mean of ")
     share = np.divide(field.std, std.values, out=np.zeros(mean.shape), where=std.values > 0.0)
     if "std_computational" in result:
         result["std_computational"] = result["std_computational"].copy(
@@ -525,6 +537,8 @@ def dataset_of_folds(
     values = points.values_in_units[:, places]
     # without one observation its own mean may not be estimated
     known = ~np.isnan(values) & ~np.isnan(found.mean)
+    if points.limits is not None:
+        known &= ~points.limits[:, places]
     labels = np.zeros(places.size) if not observed.variables else points.beside[VARIABLE][places]
     every = [found.scores[np.nonzero(known & (labels == label))].pooled() for label in np.unique(labels)]
     result = every[0]

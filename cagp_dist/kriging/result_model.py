@@ -111,12 +111,12 @@ def observed_beside(
         asked = asked_of(result, observations)
         settings, plane = _settings_of(result, asked), _columns_of(asked)
         try:
-            observed = read(observations, crs=asked.crs, **settings)
+            observed = read(observations, crs=asked.crs, limits=True, **settings)
         except CagpError:
             if settings.keys() <= {"columns"} and settings.get("columns", {}) == plane:
                 raise
             # others than the result was made from
-            observed = read(observations, crs=asked.crs, columns=plane)
+            observed = read(observations, crs=asked.crs, columns=plane, limits=True)
     own, wanted = (str(each.get("units", "")) for each in (observed.attributes, field.attrs))
     if own and wanted and plain_units(own) != plain_units(wanted):
         raise ArgumentError(

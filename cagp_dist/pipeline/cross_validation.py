@@ -142,12 +142,15 @@ def cross_validate(task: Task, model: FittedModel, execution: Execution, *, spli
 def _in_folds(task: Task, model: FittedModel, split: Split) -> Task:
     """Give the task that predicts each place of a split from the other folds."""
     points, held = task.observed, split.held_out
+    values = points.values[:, held]
+    if points.limits is not None:  # which say nothing that could be scored
+        values = np.where(points.limits[:, held], np.nan, values)
     known = np.broadcast_to(model.known_noise, points.north.shape)
     return replace(
         task,
         split=split,
         targets=Targets(MapPoints.of(part(points.sites, held)), {"held out": slice(0, held.size)}),
-        held_out=HeldOut(points.values[:, held], points.positions[held], known[held], split.folds),
+        held_out=HeldOut(values, points.positions[held], known[held], split.folds),
         recalibration=NOT_ASKED,
         calibrating=None,
         times=None,  # each is a target of its own time

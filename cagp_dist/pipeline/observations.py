@@ -81,7 +81,9 @@ class Observations:
     beside: Mapping[str, Array] = field(default_factory=dict)
     # what the values were made by from those in the unit of the variable; None: they are in that unit
     transform: "Transform | None" = None
-    # (T, n): of which values it is known only that they are no larger, such as rain of zero
+    # (T, n): which values are limits of detection, of which it is known only that they are no larger
+    limits: Mask | None = None
+    # (T, n): these, and values at the bound of a transform, such as rain of zero
     censored: Mask | None = None
     # n means over areas that were observed, of which the places are the middles; None: values at the places
     functionals: LinearFunctionals | None = None
@@ -101,6 +103,7 @@ class Observations:
         dropped_missing: int = 0,
         names: Names | None = None,
         beside: Mapping[str, Array] | None = None,
+        limits: Mask | None = None,
     ) -> Self:
         """Take values (T, n) at n places as they are."""
         return cls(
@@ -116,6 +119,8 @@ class Observations:
             dropped_missing=dropped_missing,
             names=names,
             beside=beside or {},
+            limits=limits,
+            censored=limits,
         )
 
     @classmethod
@@ -295,9 +300,10 @@ class Observations:
         """Give the values by a transform, which is remembered; those at the bound of it are censored."""
         from cagp_dist.predictive.transforms import Censored
 
-        censored: Mask | None = None
+        censored = self.limits
         if isinstance(transform, Censored):
-            censored = self.values <= transform.value  # not where there is none
+            at_bound = self.values <= transform.value  # not where there is none
+            censored = at_bound if censored is None else at_bound | censored
         return replace(self, values=transform.forward(self.values), transform=transform, censored=censored)
 
     @property
@@ -366,7 +372,9 @@ class Observations:
             if (held := getattr(self, name)) is not None and held.size
         }
         taken["beside"] = {axis: held[chosen] for axis, held in self.beside.items()}
-        taken["censored"] = None if self.censored is None else self.censored[:, chosen]
+        for name in ("limits", "censored"):
+            held = getattr(self, name)
+            taken[name] = None if held is None else held[:, chosen]
         if self.functionals is not None:
             taken["functionals"] = self.functionals.part(np.arange(self.north.size)[chosen])
         return replace(self, values=self.values[:, chosen], grid=None, **taken)
@@ -382,9 +390,12 @@ class Observations:
         fields, places = np.nonzero(self.present)
         own = moments[places] if self.fields == 1 and moments.size == self.values.size else moments[fields]
         origin = own.min()
+        limits = None if self.limits is None else self.limits[fields, places][None]
         return replace(
             self.at(places),
             values=self.values[fields, places][None],
+            limits=limits,
+            censored=limits,
             times=_times(None, 1),
             hours=hours_since(own, origin),
             origin=origin,

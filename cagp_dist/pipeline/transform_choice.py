@@ -6,14 +6,14 @@ is preferred. Where the number of a transform is fitted, those of kernel and noi
 for normal scores of the values, then at that for what was found.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, ndtri
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, CagpError, DataError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.kernels import chosen_by
@@ -40,7 +40,7 @@ from cagp_dist.predictive.transforms import (
     checked_at,
 )
 from cagp_dist.remedies import Setting
-from cagp_dist.text import alternatives
+from cagp_dist.text import alternatives, counted
 
 NAMED = ("none", "log", "sqrt", "box-cox", "asinh", "normal-score", "auto")
 
@@ -62,6 +62,7 @@ LEAST_SCALE = 0.05
 
 # Log-likelihood that any transform has to gain, and more for a number that is fitted
 GAIN, NUMBER = 2.0, 1.0
+LEAST_GAINS = {"log": GAIN, "sqrt": GAIN, "box-cox": GAIN + NUMBER, "asinh": GAIN + NUMBER}
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ def transform_of_values(
             f"transform is {asked!r}, and the observations are all {values[0]:g}; expected different values.",
             key="transform-values",
         )
-    if asked != "none" and values.min() == 0.0:
-        return _above_zero(observed, asked)
+    if observed.limits is not None or (asked != "none" and values.min() == 0.0):
+        return _above_bounds(observed, asked)
     if asked == "normal-score":
         return Compared(NormalScore.of(values), {})
     if asked in ("log", "sqrt", "box-cox"):
@@ -133,68 +134,115 @@ def transform_of_values(
             except CagpError:
                 if asked != "auto" or name == "none":
                     raise
-    least = {"none": 0.0, "box-cox": GAIN + NUMBER, "asinh": GAIN + NUMBER}
-    best = max(found, key=lambda name: found[name][1] - least.get(name, GAIN))
-    return Compared(found[best][0], {name: value for name, (_, value) in found.items()})
+    return Compared(_best(found, LEAST_GAINS), {name: value for name, (_, value) in found.items()})
 
 
-def _above_zero(observed: Observations, asked: str) -> Compared:
-    """Give a transform of the values above zero; zeros have the probability of all below a threshold.
+def _above_bounds(observed: Observations, asked: str) -> Compared:
+    """Give a transform of values of which some are zero or limits of detection, which are censored.
 
-    The threshold is at half the least value: what is less is written as zero. Numbers are fitted, and
-    transforms compared, by the likelihood of independent values, all of which censor zeros alike.
+    Zeros have the probability of all below a threshold, at half the least value: what is less is written as
+    zero. Numbers are fitted, and transforms compared, by the likelihood of independent values, all of which
+    censor alike.
     """
-    if observed.in_time or observed.grid is not None:
+    values = observed.values[observed.present]
+    below = np.zeros(values.shape, dtype=bool)
+    if observed.limits is not None:
+        below = observed.limits[observed.present]
+    zeros = asked != "none" and values.min() == 0.0
+    if zeros and (observed.in_time or observed.grid is not None):
         what = "at was given" if observed.in_time else "the observations are a grid"
-        shift = resolution(observed.values[observed.present])
+        shift = resolution(values)
         raise ArgumentError(
             f"transform is {asked!r}, values are zero, which are censored, and {what}, which do not go "
             "together yet; expected places whose fields are maps of their own, or a transform in which zeros "
             f"are values: transform=cagp.BoxCox(0.5, shift={shift:.3g}).",
             key="zeros-with-others",
         )
-    values = observed.values[observed.present]
-    above = values[values > 0.0]
-    half = 0.5 * float(above.min())
+    hidden = below | (values == 0.0) if zeros else below
+    seen = values[~hidden]
+    if seen.size == 0 or seen.min() == seen.max():
+        raise DataError(
+            f"{counted(seen.size, 'value')} of {values.size:,} are above their bounds, and not different; "
+            "expected two or more different ones.",
+            key="all-censored",
+        )
+    half = 0.5 * float(values[values > 0.0].min()) if zeros else _least_scale(seen)
 
-    def censored(base: Transform) -> Censored:
-        return Censored(base, float(base.forward(half)))
+    def censored(base: Transform) -> Transform:
+        return Censored(base, float(base.forward(half))) if zeros else base
 
+    if asked == "none":
+        return Compared(Identity(), {})
     if asked == "normal-score":
-        zeros = values.size - above.size
-        return Compared(Censored(NormalScore.of(above, below=zeros), float(ndtri(zeros / values.size))), {})
+        if below.any():
+            raise ArgumentError(
+                f'transform is "normal-score", and {int(below.sum()):,} values are limits of detection, '
+                "whose ranks are not known; expected another transform.",
+                key="limits-with-others",
+                remedies=(Setting("transform", "auto"),),
+            )
+        score = NormalScore.of(seen, below=int(hidden.sum()))
+        return Compared(Censored(score, float(ndtri(hidden.mean()))), {})
+    if not zeros and asked in ("log", "sqrt", "box-cox"):
+        _check_positive(asked, values)
     if asked in ("log", "sqrt"):
         return Compared(censored(BoxCox(0.0 if asked == "log" else 0.5)), {})
+    names = ("log", "sqrt", "box-cox", "asinh") if asked == "auto" else (asked,)
+    if not zeros and asked == "auto":
+        names = ("none", *names) if values.min() > 0.0 else ("none", "asinh")
+    found = _likeliest(values, hidden, names, censored, half)
+    least = {"box-cox": NUMBER, "asinh": NUMBER} if zeros else LEAST_GAINS
+    return Compared(_best(found, least), {name: value for name, (_, value) in found.items()})
+
+
+def _likeliest(
+    values: Array,
+    hidden: Mask,
+    names: Sequence[str],
+    censored: Callable[[Transform], Transform],
+    least_scale: float,
+) -> dict[str, tuple[Transform, float]]:
+    """Fit transforms to independent values (n,), the hidden ones known to be no larger, and compare them."""
     if values.size > MOST_VALUES:
         generator = np.random.default_rng(np.random.SeedSequence(MOST_VALUES))
-        values = generator.choice(values, MOST_VALUES, replace=False)
+        chosen = generator.choice(values.size, MOST_VALUES, replace=False)
+        values, hidden = values[chosen], hidden[chosen]
 
     def likelihood(base: Transform) -> float:
-        own = censored(base)
-        z, hidden = own.forward(values), values == 0.0
+        z = censored(base).forward(values)
         m, s = tobit(z, hidden)
         seen = (z[~hidden] - m) / s
         total = -0.5 * float((seen**2).sum()) - seen.size * np.log(s * np.sqrt(2.0 * np.pi))
         total += float(base.log_slope(values[~hidden]).sum())
-        return float(total + hidden.sum() * log_ndtr((own.threshold - m) / s))
+        return float(total + log_ndtr((z[hidden] - m) / s).sum())
 
     found: dict[str, tuple[Transform, float]] = {}
-    for name in ("log", "sqrt", "box-cox", "asinh") if asked == "auto" else (asked,):
-        base: Transform = BoxCox(0.0) if name == "log" else BoxCox(0.5)
+    for name in names:
+        base: Transform = Identity() if name == "none" else BoxCox(0.0 if name == "log" else 0.5)
         if name == "box-cox":
             power = minimize_scalar(
                 lambda power: -likelihood(BoxCox(float(power))), bounds=POWERS, method="bounded"
             )
             base = BoxCox(round(float(power.x), 3))
         elif name == "asinh":
-            ends = float(np.log(half)), float(np.log(1e2 * above.std()))
+            ends = float(np.log(least_scale)), float(np.log(1e2 * values[~hidden].std()))
             scale = minimize_scalar(
                 lambda log: -likelihood(Arcsinh(float(np.exp(log)))), bounds=ends, method="bounded"
             )
             base = Arcsinh(float(f"{np.exp(scale.x):.4g}"))
         found[name] = censored(base), likelihood(base)
-    best = max(found, key=lambda name: found[name][1] - (NUMBER if name in ("box-cox", "asinh") else 0.0))
-    return Compared(found[best][0], {name: value for name, (_, value) in found.items()})
+    return found
+
+
+def _best(found: Mapping[str, tuple[Transform, float]], least: Mapping[str, float]) -> Transform:
+    """Give the transform of the highest log-likelihood over what each has to gain."""
+    return found[max(found, key=lambda name: found[name][1] - least.get(name, 0.0))][0]
+
+
+def _least_scale(values: Array) -> float:
+    """Give the least scale of asinh that is looked at."""
+    middle, spread = float(np.median(np.abs(values))), float(values.std())
+    return max(resolution(values), LEAST_SCALE * middle, 1e-6 * spread)
 
 
 def log_likelihood(observed: Observations, learned: FittedModel) -> float:
@@ -389,10 +437,7 @@ def _with_number(name: str, part: Observations, learned: FittedModel) -> Transfo
     if name == "box-cox":
         found = minimize_scalar(lambda power: loss(BoxCox(float(power))), bounds=POWERS, method="bounded")
         return BoxCox(round(float(found.x), 3))
-    values_seen = part.values[part.present]
-    spread = float(np.nanstd(part.values))
-    middle = float(np.median(np.abs(values_seen)))
-    least = max(resolution(values_seen), LEAST_SCALE * middle, 1e-6 * spread)
-    ends = float(np.log(least)), float(np.log(1e2 * spread))
+    values = part.values[part.present]
+    ends = float(np.log(_least_scale(values))), float(np.log(1e2 * values.std()))
     found = minimize_scalar(lambda log: loss(Arcsinh(float(np.exp(log)))), bounds=ends, method="bounded")
     return Arcsinh(float(f"{np.exp(found.x):.4g}"))

@@ -13,23 +13,32 @@ from cagp_dist.predictive.transforms import Censored, Identity
 KERNEL = cagp.Matern32(0.08, 1.0)
 
 
-def observed_of(n, seed, count):
-    """Give observations, of which so many lowest are censored, and the values."""
+def observed_of(n, seed, count, *, limits=False):
+    """Give observations, of which so many lowest are censored, by limits of their own perhaps, and values."""
     rng = np.random.default_rng(seed)
     lat, lon = rng.uniform(47.0, 53.0, n), rng.uniform(0.0, 9.0, n)
     gram = KERNEL(*2 * [cagp.unit_sphere(lat, lon)]) + 0.05 * np.eye(n)
     z = np.linalg.cholesky(gram) @ rng.standard_normal(n)
     threshold = np.sort(z)[count - 1 : count + 1].mean()
+    if limits:
+        hidden = z < threshold
+        bounds = z + hidden * rng.uniform(0.1, 1.0, n)
+        observed = Observations.from_points(lat, lon, bounds[None], limits=hidden[None])
+        return observed.transformed(Identity()), gram, z
     transform = Censored(Identity(), threshold, threshold)
     return Observations.from_points(lat, lon, z[None]).transformed(transform), gram, z
 
 
-@pytest.mark.parametrize("estimated", [False, True], ids=["known mean", "estimated mean"])
-def test_draws_are_those_of_rejection(estimated):
+@pytest.mark.parametrize(
+    ("estimated", "limits"),
+    [(False, False), (True, True)],
+    ids=["known mean, one bound", "estimated mean, limits of each"],
+)
+def test_draws_are_those_of_rejection(estimated, limits):
     """Mean and covariance of 4,000 draws of each; five standard errors."""
-    observed, gram, z = observed_of(12, 3, 4)
+    observed, gram, z = observed_of(12, 3, 4, limits=limits)
     hidden = observed.censored[0]
-    bound = observed.transform.threshold
+    bound = observed.values[0, hidden]
     mean = cagp.MEANS["constant"] if estimated else 0.0
     model = FittedModel(KERNEL, mean, np.asarray(0.0), 0.05)
     found = drawn(observed, model, draws=4000).values

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices, Names, Times
+from cagp_dist.arrays import Array, Indices, Mask, Names, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.memory import available_bytes
 from cagp_dist.remedies import Setting
@@ -115,6 +115,7 @@ class Table(Places):
     rows: Indices  # of the source, which each of them is
     dropped_missing: int = 0  # rows that were left out because they have no value
     notes: tuple[str, ...] = ()  # sentences on the rows that people should know of
+    below: Mask | None = None  # which values are limits, that what was measured is no larger than
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,6 +129,7 @@ class MeasuredFields(Places):
     times: Times | None  # (T,), ascending; None if the table has no times, and T is 1
     noise_std: Array | None  # (n,)
     rows: Indices  # of the source, of the values that are there, by time, then by place
+    below: Mask | None = None  # (T, n), which values are limits
 
 
 MOST_SINGLE = 10  # from so many times with hardly more rows than times on, each row has a time of its own
@@ -160,9 +162,13 @@ def by_time_and_place(table: Table) -> MeasuredFields:
     if places.names is not None and table.names is not None:
         places = replace(places, names=_joined(table.names, place, places.names))
     noise_std = None if table.noise_std is None else table.noise_std[first]
+    below = None
+    if table.below is not None:
+        below = np.zeros(values.shape, dtype=bool)
+        below[when, place] = table.below
     rows_in_order = table.rows[np.argsort(when * first.size + place)]
     return MeasuredFields(
-        **vars(places), values=values, times=moments, noise_std=noise_std, rows=rows_in_order
+        **vars(places), values=values, times=moments, noise_std=noise_std, rows=rows_in_order, below=below
     )
 
 
@@ -175,6 +181,7 @@ def row_by_row(table: Table) -> MeasuredFields:
         times=table.times,
         noise_std=table.noise_std,
         rows=table.rows,
+        below=None if table.below is None else table.below[None],
     )
 
 

@@ -35,6 +35,7 @@ from cagp_dist.fields.tables.cells import (
 from cagp_dist.fields.tables.columns import Columns, refuse_rows
 from cagp_dist.fields.tables.degrees import degrees_among, differ
 from cagp_dist.fields.tables.grouping import Places, Table
+from cagp_dist.fields.tables.limits import read_limited
 from cagp_dist.fields.tables.moments import about_time, moments_of
 from cagp_dist.fields.tables.neighbours import Kind, check_neighbours, kinds_of, units_of, value_column
 from cagp_dist.fields.tables.repeats import (
@@ -81,7 +82,8 @@ def read_table(
     columns : mapping of str to str, optional
         Columns by what stands in them, ``{"latitude": "lat", "longitude": "lon", "time": "date", "name":
         "site"}``; by default the usual names are looked for, whatever their letter case. A column of depths,
-        positive downward, is one only where it is named: ``{"depth": "pressure"}``. ``{"x": "easting",
+        positive downward, is one only where it is named: ``{"depth": "pressure"}``; so is one of limits of
+        detection, which `krige` takes. ``{"x": "easting",
         "y": "northing"}`` are coordinates of a plane, instead of latitude and longitude. Longitudes may be
         0..360 or -180..180, and degrees be written as 50.1182N, 50 07 05 N or 50d07m05sN; columns of
         hemispheres (``lat_dir``, ``ew``), minutes and seconds (``lat_min``) beside them are used.
@@ -162,14 +164,27 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
     if noise_std is None or isinstance(noise_std, str):
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
     depth = None if "depth" not in roles else frame.find("depth", roles["depth"], ())
+    limit = None if "limit" not in roles else frame.find("limit", roles["limit"], ())
+    if limit is not None and not selection.limits:
+        raise ArgumentError(
+            f"columns names {limit!r} as the limit of detection, and what is done here takes values alone; "
+            "expected none. krige and Kriging take limits.",
+            key="limit",
+        )
     used = {
-        column for column in (*axes, *degrees_among(frame), name, noise, depth, *said) if column is not None
+        column
+        for column in (*axes, *degrees_among(frame), name, noise, depth, limit, *said)
+        if column is not None
     }
     used |= set(static_columns(frame, [*static, *selection.labels]).values())
     when = about_time(frame) | ({str(frame.find("time", time, ()))} if time not in (None, IGNORED) else set())
     column = value_column(frame, kinds, used | when) if value is None else str(frame.find("value", value, ()))
     held = f"column {column!r} of {frame.title}"
-    values = marks.observations(frame, column, held)
+    if selection.limits:
+        values, below = read_limited(frame, column, limit, marks, held)
+    else:
+        values = marks.observations(frame, column, held)
+        below = np.zeros(values.size, dtype=bool)
     every = np.arange(values.size)
     refuse_rows(frame, every, np.isinf(values), f"{held} is infinite", "finite numbers.")
     kept = np.flatnonzero(~np.isnan(values))
@@ -221,6 +236,7 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
     return Table(
         **vars(places),
         values=units.applied(values[kept]),
+        below=below[kept] if below.any() else None,
         times=times,
         noise_std=read_noise(frame, noise, noise_std, kept, units=units, marks=marks),
         name=bare(column),

@@ -1,0 +1,90 @@
+"""Values below limits of detection: drawn below these, and mapped with all others."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.pipeline.censoring import DRAWS, drawn
+
+RNG = np.random.default_rng(1)
+LAT, LON = RNG.uniform(47.0, 53.0, 60), RNG.uniform(0.0, 9.0, 60)
+KERNEL = cagp.Matern32(0.08, 1.0)
+_G = KERNEL(*2 * [cagp.unit_sphere(LAT, LON)]) + 0.05 * np.eye(60)
+Z = np.linalg.cholesky(_G) @ RNG.standard_normal(60)
+LIMITS = RNG.choice([-0.6, -0.2], 60)
+BELOW = LIMITS > Z
+PRIOR = cagp.Prior(KERNEL, 0.05, cagp.MEANS["constant"])
+TO = {"lat": [48.0, 50.0, 52.0], "lon": [2.0, 5.0, 8.0]}
+
+
+def table_of(z, limits):
+    """Give a table of values, and of their limits."""
+    return {"lat": LAT, "lon": LON, "zinc": np.where(BELOW, limits, z), "lod": limits}
+
+
+def fitted(z=Z, limits=LIMITS, **settings):
+    """Fit nothing: all numbers are known."""
+    settings = {"prior": PRIOR, "progress": False, "columns": {"limit": "lod"}, "value": "zinc"} | settings
+    return cagp.Kriging(**settings).fit(table_of(z, limits))
+
+
+def test_a_map_is_the_mixture_of_maps_of_the_draws():
+    model = fitted()
+    found = model.predict(TO)
+    filled = drawn(model._observed.points, model._learned, draws=DRAWS)
+    assert (filled.values[:, BELOW] <= LIMITS[BELOW]).all()
+    np.testing.assert_array_equal(
+        filled.values[:, ~BELOW], np.broadcast_to(Z[~BELOW], (DRAWS, (~BELOW).sum()))
+    )
+    X, targets = filled.X, cagp.unit_sphere(TO["lat"], TO["lon"])
+    by_hand = cagp.condition(PRIOR, X, filled.values.T, targets, solver=cagp.Cholesky())
+    np.testing.assert_allclose(found["mean"], by_hand.mean.mean(axis=1), rtol=1e-9)
+    spread = np.sqrt(by_hand.variance + by_hand.mean.var(axis=1))
+    np.testing.assert_allclose(found["std"], spread, rtol=1e-9)
+    above = 1.0 - ndtr((0.1 - by_hand.mean) / np.sqrt(by_hand.variance)[:, None]).mean(axis=1)
+    # the result knows a mixture by seven quantiles
+    np.testing.assert_allclose(found.cagp.exceedance(0.1), np.clip(above, 0.025, 0.975), atol=0.02)
+    assert found.attrs["observations_below_limits"] == BELOW.sum()
+
+
+def test_a_logarithm_of_values_with_limits_is_the_map_of_logarithms():
+    plain, log = fitted(), fitted(np.exp(Z), np.exp(LIMITS), transform="log")
+    of_plain, of_log = plain.predict(TO), log.predict(TO)
+    np.testing.assert_allclose(np.log(of_log["median"]), of_plain["median"], rtol=1e-7)
+    assert "probability_zero" not in of_log
+    left = log.cross_validate(3)
+    assert np.isnan(left["pit"].values[BELOW]).all()
+    assert np.isfinite([left[name].item() for name in ("rmse", "crps", "nll")]).all()
+
+
+def test_limits_say_more_than_nothing_and_less_than_values():
+    """Left out, values below limits are missed; taken as values, the map of what is below is too high."""
+    where = {"lat": LAT[BELOW], "lon": LON[BELOW]}
+    censored, taken = (fitted(columns=columns).predict(where) for columns in ({"limit": "lod"}, None))
+    without = cagp.Kriging(prior=PRIOR, progress=False).fit(
+        {"lat": LAT[~BELOW], "lon": LON[~BELOW], "zinc": Z[~BELOW]}
+    )
+    errors = [
+        float(np.abs(each["mean"] - Z[BELOW]).mean()) for each in (censored, taken, without.predict(where))
+    ]
+    assert errors[0] < min(errors[1:])
+
+
+def test_what_limits_do_not_have_yet_is_refused():
+    table = table_of(Z, LIMITS) | {"lat2": Z, "time": np.full(60, "2024-01-01")}
+    usual = {"to": TO, "columns": {"limit": "lod"}, "value": "zinc", "progress": False}
+    for settings, key in (
+        ({"recalibration": "local-scale"}, "zeros-with-others"),
+        ({"bias_by": "lod"}, "limits-with-others"),
+        ({"at": "2024-01-01"}, "limits-with-others"),
+        ({"transform": "normal-score"}, "limits-with-others"),
+        ({"value": ["zinc", "lat2"]}, "limits-with-others"),
+    ):
+        with pytest.raises(ArgumentError) as refused:
+            cagp.krige(table, **usual | settings)
+        assert refused.value.key == key
+    with pytest.raises(DataError) as none:
+        cagp.krige(table | {"zinc": LIMITS}, **usual)
+    assert none.value.key == "all-censored"
