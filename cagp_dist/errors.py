@@ -120,6 +120,12 @@ class DiskError(StoreError):
     """The disk cannot be written: it is full, or fails."""
 
 
+class FullDiskError(DiskError, BudgetError):
+    """A disk has too little space; the same job may be started again when there is more."""
+
+    exit_code = 75
+
+
 class BusyError(StoreError):
     """Another process works in the output folder; the same job may be started again."""
 

@@ -322,7 +322,7 @@ def test_plan_says_what_each_of_many_workers_gets(tmp_path):
 def test_plan_of_a_job_that_the_disk_does_not_take_is_shown_all_the_same(job, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
     result = cagp("plan", job)
-    assert result.exit_code == 2
+    assert result.exit_code == 75
     assert "300 points observed" in result.stdout
     assert "disk: about 8" in result.stdout
     assert "1 MiB are free in" in result.stderr

@@ -415,12 +415,13 @@ def _run(
 ) -> None:
     """Run a job, show its progress and its outcome, and exit with its code."""
     from cagp_dist.report import report_page, write_report
+    from cagp_dist.service.disk import full_disks_told
     from cagp_dist.service.events import Clock, Event
     from cagp_dist.service.notify import notifying
     from cagp_dist.service.published_runs import keep_runs
     from cagp_dist.service.run import run as run_job
 
-    with log_of(log_format) as display, notifying(job) as notes:
+    with log_of(log_format) as display, notifying(job) as notes, full_disks_told(job.output.folder):
 
         def observe(event: Event) -> None:
             if metrics is not None:

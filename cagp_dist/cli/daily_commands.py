@@ -69,6 +69,7 @@ def daily_command(
     (`cagp status OUT` lists them).
     """
     from cagp_dist.service.daily import daily, planned_times
+    from cagp_dist.service.disk import full_disks_told
     from cagp_dist.service.events import Event
     from cagp_dist.service.notify import notifying
     from cagp_dist.service.published_runs import keep_runs
@@ -80,6 +81,7 @@ def daily_command(
         with (
             log_of(log_format) as display,
             notifying(loaded) as notes,
+            full_disks_told(loaded.output.folder),
             _state_told(gathered, loaded.output.folder),
         ):
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.store.atomic_files import replacing
+from cagp_dist.store.durable_files import full_disk, is_full
 from cagp_dist.store.lock import refuse_linked_folders, run_in_use
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def _write(path: Path, run: "PublishedRun", target: Path) -> Path:
         with replacing(target / "report.html") as temporary:
             temporary.write_text(page, encoding="utf-8")
     except OSError as error:
+        if is_full(error):
+            raise full_disk(target, error.strerror) from error
         raise ConfigurationError(
             f"cannot write the report into {target} ({error.strerror or error}); "
             "choose a directory that exists or can be created, with a few megabytes free.",

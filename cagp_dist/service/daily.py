@@ -1,7 +1,6 @@
 """The job of every day: each time of its rule is a run of its own, and all of them are one time series."""
 
 import datetime as dt
-import errno
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
@@ -48,7 +47,7 @@ from cagp_dist.service.run import run
 from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store import series
 from cagp_dist.store.addresses import in_object_store
-from cagp_dist.store.durable_files import folder_bytes
+from cagp_dist.store.durable_files import folder_bytes, is_full
 from cagp_dist.store.publish import output_lock, published
 from cagp_dist.text import counted, shown_time
 from cagp_dist.versions import numerical_version, numerical_versions
@@ -58,8 +57,6 @@ _log = logging.getLogger(__name__)
 # A new version of the series costs what its times do: of a long one it waits for runs of this share of them,
 # so that a year of hours is no quadratic work, or of so many bytes, which are in memory together
 SHARE, MOST_BYTES = 1 / 50, 2**28
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -263,7 +260,7 @@ def _appended(root: Path, solved: Sequence[_Solved]) -> list[Day]:
 
 def _failure(time: np.datetime64, error: Exception, of_all: tuple[type[CagpError], ...]) -> FailedDay:
     """Say what went wrong with a time; raise the error where it ends the pass, as a full disk does."""
-    if isinstance(error, of_all) or (isinstance(error, OSError) and error.errno in _FULL):
+    if isinstance(error, of_all) or is_full(error):
         raise error
     if isinstance(error, CagpError):
         return _failed(time, fault_of(error), str(error))

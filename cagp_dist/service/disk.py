@@ -1,14 +1,15 @@
 """What a job takes of the disk of its output folder and of those of its workers, and what is free there."""
 
-import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from cagp_dist.budget import Plan
 from cagp_dist.calibration.simulation.beliefs import errors_bytes
-from cagp_dist.errors import BudgetError
+from cagp_dist.errors import BudgetError, FullDiskError
 from cagp_dist.runtime import Executor
-from cagp_dist.store.durable_files import folder_bytes
+from cagp_dist.store.durable_files import disk_usage, folder_bytes, full_disk, is_full
 from cagp_dist.store.memo import KEPT
 from cagp_dist.text import bytes_text
 
@@ -54,9 +55,8 @@ def checkpoint_bytes(plan: Plan, *, solves: int, checkpoint_seconds: float) -> i
 
 
 def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None:
-    """Raise `BudgetError` if a job takes more than is free."""
-    existing = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.is_dir())
-    free = shutil.disk_usage(existing).free
+    """Raise `FullDiskError` if a job takes more than is free."""
+    free = disk_usage(root).free
     kept = 0 if there is None else folder_bytes(there)
     weights = max(need.weights_bytes - folder_bytes(weights_folder(root)), 0)
     if need.run_bytes + weights + max(need.checkpoint_bytes - kept, 0) > free:
@@ -65,12 +65,31 @@ def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None
         )
         of_weights = f", {bytes_text(weights)} for kept weights ([output] keep_weights)" * bool(weights)
         remedy = f", or give [runtime] checkpoint_seconds = {NO_CHECKPOINTS_SECONDS}: then none are kept"
-        raise BudgetError(
+        raise FullDiskError(
             f"the job takes about {bytes_text(need.run_bytes)} of disk for its run{of_weights}{checkpoints}, "
             f"and {bytes_text(free)} are free in {root}. Free space there, or choose another [output] root"
             f"{remedy if need.run_bytes <= free else ''}.",
             key="disk",
         )
+
+
+@contextmanager
+def full_disks_told(root: Path) -> Iterator[None]:
+    """Make one error of a disk that is full, with what a run of this output folder takes, if there is one."""
+    try:
+        yield
+    except (FullDiskError, OSError) as error:
+        if isinstance(error, OSError):
+            if not is_full(error):
+                raise
+            found = full_disk(Path(error.filename or root), error.strerror)
+        else:
+            found = error
+        newest = max((root / "runs").glob("*.zarr"), key=lambda run: run.lstat().st_mtime, default=None)
+        if newest is None or found.key != "disk-full":
+            raise found from error.__cause__
+        size = bytes_text(folder_bytes(newest))
+        raise found.told(after=f"The last run here takes {size}.") from error
 
 
 def weights_folder(root: Path) -> Path:

@@ -17,7 +17,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
-from cagp_dist.errors import CagpError, NotReadyError
+from cagp_dist.errors import CagpError, FullDiskError, NotReadyError
 from cagp_dist.service.daily import Day
 from cagp_dist.service.day_records import NOT_READY, written_day
 from cagp_dist.service.drift_check import drift_of_series
@@ -79,7 +79,8 @@ def notifying(job: Job) -> Iterator[PassNotes]:
     try:
         yield notes
     except Exception as error:
-        if not isinstance(error, CagpError) or error.exit_code != NotReadyError.exit_code:
+        later = isinstance(error, CagpError) and error.exit_code == NotReadyError.exit_code
+        if not later or isinstance(error, FullDiskError):  # which nobody but an operator can help
             _tell(table, "failure", str(error), notes.failed, about)
         raise
     if notes.failed:

@@ -3,13 +3,18 @@
 import ctypes
 import errno
 import os
+import shutil
 from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cagp_dist.errors import ConfigurationError, DiskError
+from cagp_dist.errors import ConfigurationError, DiskError, FullDiskError
+from cagp_dist.text import bytes_text
 
 MOST_SYNCED = 2_000  # files and folders that are waited for one by one
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of errors of a disk, or of a user's part of it, that takes no more."""
 
 _NOT_PERMITTED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _IN_THE_WAY = {errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
@@ -79,11 +84,41 @@ def disk_errors(path: Path) -> Iterator[None]:
                 f"choose another output root or {advice}.",
                 key="not-writable",
             ) from error
+        if error.errno in FULL:
+            raise full_disk(path, error.strerror) from error
         raise DiskError(
             f"cannot write {reason}. What was published before is intact. "
             "Check the free space and the health of the disk, then run the job again.",
             key="disk",
         ) from error
+
+
+def full_disk(path: Path, reason: str | None = None) -> FullDiskError:
+    """Give the error of a disk that is full below a path, with what is free and what there is of it."""
+    usage, folder = disk_usage(path), existing_folder(path)
+    system = os.statvfs(folder)
+    inodes = f", and {system.f_favail:,} of {system.f_files:,} files can be made there" * bool(system.f_files)
+    return FullDiskError(
+        f"cannot write {path}: {reason or os.strerror(errno.ENOSPC)}. {bytes_text(usage.free)} of "
+        f"{bytes_text(usage.total)} are free in {folder}{inodes}. What was published before is intact. Free "
+        "space there, and run the same again: it goes on with what is done.",
+        key="disk-full",
+    )
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk, or the part of it that a user may have, is full."""
+    return isinstance(error, OSError) and error.errno in FULL
+
+
+def disk_usage(path: Path) -> "shutil._ntuple_diskusage":
+    """Bytes of the disk of a path, which need not exist yet: ``total``, ``used`` and ``free``."""
+    return shutil.disk_usage(existing_folder(path))
+
+
+def existing_folder(path: Path) -> Path:
+    """Give the folder of a path, or the next above it that is there."""
+    return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
 
 
 def folder_bytes(folder: Path) -> int:

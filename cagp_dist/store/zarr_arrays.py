@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.errors import ArgumentError, DiskError, StoreError
-from cagp_dist.store.durable_files import files_below
+from cagp_dist.store.durable_files import files_below, full_disk, is_full
 from cagp_dist.store.zarr_files import (
     METADATA,
     NAN_ATTRIBUTE,
@@ -86,6 +86,8 @@ def write_group(
                     threads=threads,
                 )
     except OSError as error:
+        if is_full(error):
+            raise full_disk(Path(path), error.strerror) from error
         raise DiskError(
             f"cannot write group {group!r} of {path}: {error.strerror or error}. "
             "Check free space and permissions, then run again.",

@@ -228,7 +228,7 @@ def test_what_was_cut_off_while_it_was_written_is_not_found(tmp_path, applied, m
     monkeypatch.setattr("cagp_dist.store.memo.sync_tree", full_disk)
     with pytest.raises(StoreError) as refusal:
         solved(weights=kept)
-    assert refusal.value.key == "disk"
+    assert refusal.value.key == "disk-full"
     monkeypatch.undo()
     assert not list(tmp_path.iterdir())
     (tmp_path / f".{'0a' * 32}-1").mkdir()

@@ -147,7 +147,7 @@ def test_a_write_that_fails_leaves_nothing(run, tmp_path, monkeypatch):
     monkeypatch.setattr(xr.Dataset, "to_netcdf", fail)
     with pytest.raises(StoreError) as refusal:
         export_run(run, to="netcdf", groups=["map"], output=tmp_path)
-    assert refusal.value.key == "disk"
+    assert refusal.value.key == "disk-full"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.errors import ConfigurationError, DataError, FullDiskError
 from cagp_dist.fields.canonical import canonical, observation_points
 from cagp_dist.fields.files import _decode, local_files
 from cagp_dist.fields.files import local_files as files
@@ -22,6 +22,7 @@ from cagp_dist.fields.files.sniff import FileKind, file_kind
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import open_source
 
+from ..mounts import needs_mounts, small_file_system
 from ..regional import EUROPE, GAPS, corrupted, day
 from .fields import grib, netcdf3, netcdf4, raw_dataset, zipped
 
@@ -173,10 +174,25 @@ def test_a_zip_without_data_is_an_error(write, scratch):
 
 
 def test_a_zip_that_would_fill_the_disk_is_not_unpacked(write, tmp_path, monkeypatch):
-    monkeypatch.setattr(_decode.shutil, "disk_usage", lambda folder: SimpleNamespace(free=4000))
-    with pytest.raises(DataError) as refusal:
-        list(_decode._unpacked(write(zipped(a=b"GRIB" + b"x" * 1998, b=bytes(9000))), tmp_path))
-    assert refusal.value.key == "disk"
+    monkeypatch.setattr(_decode.shutil, "disk_usage", lambda folder: SimpleNamespace(total=10**6, free=4000))
+    for size, kind in {1998: FullDiskError, 600_000: DataError}.items():  # which never fits
+        with pytest.raises(kind) as refusal:
+            list(_decode._unpacked(write(zipped(a=b"GRIB" + b"x" * size, b=bytes(9000))), tmp_path))
+        assert refusal.value.key == "disk"
+
+
+@needs_mounts
+def test_a_full_disk_is_no_fault_of_a_file(write, tmp_path):
+    """Where nothing can be written, its error neither; with a page, what has its times alone."""
+    paths = [write(netcdf3(raw_dataset()))]
+    with small_file_system(tmp_path / "scratch") as change:
+        (tmp_path / "scratch" / "other").write_bytes(bytes(4096))
+        for pages, ask in ((0, file_times), (1, open_file)):
+            change(size=pages * 4096)
+            with pytest.raises(FullDiskError) as refusal:
+                ask(paths[0], scratch=tmp_path / "scratch")
+            assert refusal.value.key == "disk-full"
+            assert f"are free in {tmp_path}/scratch" in str(refusal.value)
 
 
 def test_a_wrong_variable_is_named_in_grib_too(write, scratch):

@@ -54,6 +54,7 @@ from cagp_dist.store.series_check import check_series
 from cagp_dist.store.zarr_arrays import read_group, write_group
 
 from ..jobs import job_text, map_grid, random_points
+from ..mounts import needs_mounts, small_file_system
 from ..prometheus import metrics_of
 from ..sources import save, temperature
 
@@ -581,6 +582,61 @@ def test_what_is_stored_of_a_day_or_its_time_is_its_own_fault_and_a_full_disk_is
         assert (failed.failed.kind, failed.failed.reason) == (kind, said)
         assert done.failed is None
     assert DayRecords.read(root).planned == {f"{DAYS[0]}T00:00:00"}
+
+
+@needs_mounts
+@pytest.mark.parametrize(
+    "free_bytes",
+    [0, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (2**17, 2**21, 3 * 2**22))],
+)
+def test_a_full_disk_ends_the_pass_and_puts_off_no_day(tmp_path, monkeypatch, free_bytes):
+    """It is found while a file is read, while its field is kept, or by what the job takes; or by the run."""
+    write_source(tmp_path / "field.zarr", DAYS[:2])
+    field = xr.open_zarr(tmp_path / "field.zarr", consolidated=False).load()
+    (tmp_path / "files").mkdir()
+    for index, day in enumerate(DAYS[:2]):
+        field.isel(time=[index]).to_netcdf(tmp_path / f"files/{day}.nc", engine="h5netcdf")
+    root = tmp_path / "small" / "out"
+    job = job_text(
+        observations={"source": f"file:{tmp_path}/files/*.nc", "times": DAYS[:2]},
+        design={"train": random_points(200), "test": random_points(40, seed=1)},
+        output={"root": root},
+        notify={"command": ["sh", "-c", f"cat >> {tmp_path}/told"], "on": ["failure"]},
+    )
+    (tmp_path / "job.toml").write_text(job)
+
+    def a_pass():
+        found = CliRunner().invoke(app, ["daily", str(tmp_path / "job.toml")])
+        return found.exit_code, found.stdout, found.stderr
+
+    def fill(job, original=run_job, **settings):
+        (root / "other").write_bytes(bytes(shutil.disk_usage(root).free))
+        return original(job, **settings)
+
+    with small_file_system(tmp_path / "small") as change:
+        (tmp_path / "small" / "other").write_bytes(bytes(4096))
+        change(size=free_bytes)
+        if free_bytes > 2**23:  # enough for all that is planned
+            monkeypatch.setattr("cagp_dist.service.disk.check_disk", lambda *_, **__: None)
+            monkeypatch.setattr("cagp_dist.service.daily.run", fill)
+        code, said, notes = a_pass()
+        assert (code, said) == (75, "")
+        assert "are free in" in " ".join(notes.split())
+        assert str(tmp_path / "small") in notes
+        assert "No space left" in notes or "of disk for its run" in notes
+        assert "are free in" in (tmp_path / "told").read_text(), "nobody but an operator can help"
+        assert not DayRecords.read(root).failed
+        monkeypatch.undo()
+        (root / "other").unlink(missing_ok=True)
+        change(size=2**27)
+        code, said, notes = a_pass()
+        assert (code, said.count("in version")) == (0, 2), notes
+        if free_bytes == 0:  # there is a run now that says what one takes
+            change(size=0)
+            (tmp_path / "job.toml").write_text(job.replace("seed = 1", "seed = 2"))
+            code, _, notes = a_pass()
+            assert (code, "The last run here takes" in notes) == (75, True)
+        change(size=2**27)
 
 
 def test_a_day_with_too_few_stations_for_the_job_ends_no_other(tmp_path):

@@ -232,7 +232,7 @@ def test_a_full_disk_names_the_store(tmp_path, dataset, monkeypatch):
     monkeypatch.setattr("pathlib.Path.mkdir", full)
     with pytest.raises(StoreError) as refusal:
         write_group(tmp_path, "g", dataset)
-    assert refusal.value.key == "disk"
+    assert refusal.value.key == "disk-full"
 
 
 @given(

@@ -279,7 +279,7 @@ def test_a_full_disk_is_an_error_and_the_store_stays_as_it_was(store, monkeypatc
     monkeypatch.setattr(batches.os, "rename", full)
     with pytest.raises(StoreError) as refusal:
         append_times(store, field([1]))
-    assert refusal.value.key == "disk"
+    assert refusal.value.key == "disk-full"
     monkeypatch.undo()
     assert sorted(os.listdir(store.parent)) == [".observations.zarr.lock", "observations.zarr"]
     xr.testing.assert_equal(open_observations(store), field([0]))

@@ -455,4 +455,4 @@ def test_very_many_files_are_flushed_in_one_step_that_may_fail(tmp_path, monkeyp
     monkeypatch.setattr(durable_files.ctypes, "get_errno", lambda: errno.ENOSPC)
     with pytest.raises(DiskError) as refusal:
         sync_tree(tmp_path)
-    assert refusal.value.key == "disk"
+    assert refusal.value.key == "disk-full"

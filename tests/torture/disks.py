@@ -39,11 +39,11 @@ ALIKE = ("/batch/", "/.checkpoints/", ".zarr/", ".png")
 SECONDS = 300.0
 """No job, with its second start, may take longer."""
 
-REASON = "(No space left on device|Input/output error)"
 ERRORS = (
-    (1, rf"cannot write (group '.*' of )?{{root}}.*: {REASON}\. "),
-    (2, rf"cannot write the report into {{root}}/report/.* \({REASON}\)"),
-    (2, r"the job takes about [\d.]+ MiB of disk .* are free in {root}\. Free space"),
+    (75, r"cannot write {root}.*: No space left on device\. "),
+    (1, r"cannot write (group '.*' of )?{root}.*: Input/output error\. "),
+    (2, r"cannot write the report into {root}/report/.* \(Input/output error\)"),
+    (75, r"the job takes about [\d.]+ MiB of disk .* are free in {root}\. Free space"),
 )
 """Exit codes, and what errors then say."""
 

@@ -26,7 +26,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from cagp_dist.errors import CagpError, DamagedFileError, DataError
+from cagp_dist.errors import CagpError, DamagedFileError, DataError, FullDiskError
 from cagp_dist.fields.calendars import decode
 from cagp_dist.fields.canonical import canonical, joined_times, points_of, time_axis
 from cagp_dist.fields.files import decoded_files
@@ -36,6 +36,7 @@ from cagp_dist.fields.gridded import GROUP, AbsentVariableError
 from cagp_dist.fields.groups import paths_to, the_group, with_those_above
 from cagp_dist.fields.points import Points, joined_points
 from cagp_dist.fields.selection import Selection, parse_times
+from cagp_dist.store.durable_files import disk_usage, full_disk, is_full
 from cagp_dist.text import bytes_text
 
 LIBRARY_BYTES = 2**29  # of memory that libraries take before anything is decoded
@@ -57,8 +58,13 @@ def decode_command() -> int:
             warnings.simplefilter("ignore")  # decoders warn about their own future
             (_list_times if request.get("times_only") else _decode)(request, folder)
     except Exception as error:
-        told = decoded_files.told_of(_explained(error))
-        (folder / decoded_files.ERROR).write_text(json.dumps(told, default=str))
+        told = decoded_files.told_of(_explained(error, folder))
+        try:
+            (folder / decoded_files.ERROR).write_text(json.dumps(told, default=str))
+        except OSError as full:
+            if not is_full(full):
+                raise
+            return decoded_files.DISK_IS_FULL
         return 1
     return 0
 
@@ -84,7 +90,10 @@ def _list_times(request: dict[str, Any], folder: Path) -> None:
         except AbsentVariableError as error:
             names = list(error.names)
         except Exception as error:
-            failed = decoded_files.told_of(_explained(error))
+            explained = _explained(error, folder)
+            if isinstance(explained, FullDiskError):  # which is nothing of this file
+                raise explained from error
+            failed = decoded_files.told_of(explained)
         found.append({"times": times, "names": names, "error": failed})
     (folder / decoded_files.LISTED).write_text(json.dumps(found, default=str))
 
@@ -125,7 +134,7 @@ def _decode(request: dict[str, Any], folder: Path) -> None:
         except AbsentVariableError as error:
             names |= dict.fromkeys(error.names)
         except Exception as error:
-            raise _explained(error).told(before=f"{path}:" if len(paths) > 1 else "") from error
+            raise _explained(error, folder).told(before=f"{path}:" if len(paths) > 1 else "") from error
     np.save(folder / decoded_files.HELD, np.concatenate(held))
     (folder / decoded_files.NAMES).write_text(json.dumps(list(names)))
     if parts:
@@ -134,7 +143,7 @@ def _decode(request: dict[str, Any], folder: Path) -> None:
         decoded_files.save_points(joined_points(points), folder)
 
 
-def _explained(error: Exception) -> CagpError:
+def _explained(error: Exception, folder: Path) -> CagpError:
     """Say what an error is: decoders raise what they like on damaged bytes, and nothing else is damage."""
     if isinstance(error, CagpError):
         return error
@@ -144,10 +153,8 @@ def _explained(error: Exception) -> CagpError:
             "it has so much may be damaged.",
             key="memory",
         )
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DataError(
-            f"cannot be unpacked ({error.strerror}). Free some space in the cache folder.", key="disk"
-        )
+    if is_full(error):
+        return full_disk(folder)
     first = next(iter(str(error).strip().splitlines()), "no message")
     said = f"{type(error).__name__}: {first}"
     if not isinstance(error, OSError) and any(word in str(error) for word in ("calendar", "cftime")):
@@ -222,20 +229,22 @@ def _unpacked(path: Path, folder: Path) -> Iterator[Path]:
     """Members that can be decoded, one after the other, under names of our own: no archive chooses a path."""
     with zipfile.ZipFile(path) as archive:
         wanted = [member for member in archive.infolist() if _is_data(archive, member)]
-        size, free = sum(member.file_size for member in wanted), shutil.disk_usage(folder).free
-        if size > free // 2:  # others need the disk too
-            raise DataError(
-                f"the zip unpacks to {bytes_text(size)}, more than half of the {bytes_text(free)} that "
-                f"{folder} has free. Free some space, or unpack it elsewhere and name what is in it.",
-                key="disk",
-            )
-        for number, member in enumerate(wanted):
+        for member in wanted:
             if member.file_size > max(MOST_PACKED * member.compress_size, FREELY_UNPACKED_BYTES):
                 raise DataError(
                     f"{member.filename!r} in the zip unpacks from {bytes_text(member.compress_size)} to "
                     f"{bytes_text(member.file_size)}, as no data does. If it is right, unpack it first.",
                     key="unpacked-size",
                 )
+        size, disk = sum(member.file_size for member in wanted), disk_usage(folder)
+        if size > disk.free // 2:  # others need the disk too
+            kind = FullDiskError if size <= disk.total // 2 else DataError
+            raise kind(
+                f"the zip unpacks to {bytes_text(size)}, more than half of the {bytes_text(disk.free)} that "
+                f"{folder} has free. Free some space, or unpack it elsewhere and name what is in it.",
+                key="disk",
+            )
+        for number, member in enumerate(wanted):
             target = folder / f"member-{number}"
             with archive.open(member) as packed, target.open("wb") as unpacked:
                 shutil.copyfileobj(packed, unpacked)

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 import numpy as np
 import xarray as xr
 
-from cagp_dist.errors import CagpError, ConfigurationError, DamagedFileError, DataError
+from cagp_dist.errors import CagpError, ConfigurationError, DamagedFileError, DataError, FullDiskError
 from cagp_dist.fields.canonical import assemble, space_of
 from cagp_dist.fields.points import Points
 from cagp_dist.remedies import Remedy, Setting
@@ -18,6 +18,8 @@ from cagp_dist.variables import variable_of
 LISTED = "listed.json"  # what each file has, where times alone are asked for
 HELD, NAMES = "held.npy", "names.json"  # all times of the variable, and the names of other fields
 ERROR = "error.json"  # what went wrong, a `Told`
+
+DISK_IS_FULL = 75  # exit code of a process that could not even write down its error
 
 _ARRAYS = ("values", "time", "north", "east")
 _ATTRIBUTES = "variable.json"
@@ -42,9 +44,11 @@ def told_of(error: CagpError) -> Told:
     return Told(kind=type(error).__name__, text=error.text, key=error.key, remedies=remedies)
 
 
-def told_error(told: Told, *, what: str) -> ConfigurationError | DataError:
+def told_error(told: Told, *, what: str) -> ConfigurationError | DataError | FullDiskError:
     """Make an error of what a child process has written down, naming ``what``."""
-    kinds = {each.__name__: each for each in (ConfigurationError, DamagedFileError)}
+    kinds: dict[str, type[ConfigurationError | DataError | FullDiskError]] = {
+        each.__name__: each for each in (ConfigurationError, DamagedFileError, FullDiskError)
+    }
     remedies = [Remedy[each[0]] if len(each) == 1 else Setting(*each) for each in told["remedies"]]
     kind = kinds.get(told["kind"], DataError)
     return kind(f"{what}: {told['text']}", key=told["key"], remedies=tuple(remedies))

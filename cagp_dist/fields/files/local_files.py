@@ -20,7 +20,7 @@ import xarray as xr
 import cagp_dist
 from cagp_dist.arrays import Times
 from cagp_dist.digest import joint_sha256, open_regular
-from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.errors import ConfigurationError, DataError, FullDiskError
 from cagp_dist.fields.calendars import named
 from cagp_dist.fields.canonical import joined_times
 from cagp_dist.fields.files import decoded_files
@@ -40,6 +40,7 @@ from cagp_dist.fields.points import Points, joined_points
 from cagp_dist.fields.selection import EVERYTHING, Selection, parse_times, time_positions
 from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import available_bytes
+from cagp_dist.store.durable_files import full_disk, is_full
 from cagp_dist.text import shown_time
 
 logger = logging.getLogger(__name__)
@@ -337,8 +338,10 @@ def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
         raise cannot_write(scratch, error) from error
 
 
-def cannot_write(folder: Path, error: OSError) -> ConfigurationError:
+def cannot_write(folder: Path, error: OSError) -> ConfigurationError | FullDiskError:
     """Give the error of a cache folder that cannot be written."""
+    if is_full(error):
+        return full_disk(folder, error.strerror)
     return ConfigurationError(
         f"cannot write to the cache folder {folder} ({error.strerror}); choose one that can be written.",
         key="cache-folder",
@@ -369,6 +372,8 @@ def run_child(request: Mapping[str, object], what: str, time_limit_seconds: floa
         ) from error
     if child.returncode == 0:
         return
+    if child.returncode == decoded_files.DISK_IS_FULL:
+        raise full_disk(Path(str(request["folder"])))
     raise_told(Path(str(request["folder"])), what)
     code = child.returncode
     ending = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
