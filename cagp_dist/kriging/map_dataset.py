@@ -155,6 +155,9 @@ def with_outliers(result: xr.Dataset, observed: ObservedObject, learned: FittedM
     if learned.excess is None:
         return result
     result.attrs["outlier_std"] = float(np.sqrt(found.variance))
+    usual = learned.noise_variance - learned.excess  # of an observation that is right
+    if np.ptp(usual) <= 1e-9 * usual.max():
+        result.attrs["noise_std"] = float(np.sqrt(usual.mean()))
     result.attrs["outlier_comment"] = (
         "How much a value counts follows from the value itself: error bars hold as simulations show, not by "
         "theorem."

@@ -51,7 +51,7 @@ POWERS = 0.0, 2.0  # of Box and Cox
 
 MOST_VALUES = 2_000  # by which transforms of values with zeros are compared
 
-# Log-likelihood from which on a transform is proposed; of zeros the part and the number
+# Log-likelihood from which on a transform is proposed; the part of zeros, and how many, and different others
 WORTH_A_WORD, LEAST_ZEROS, FEWEST_ZEROS = 6.0, 0.1, 5
 
 DEGREES = ("degree", "degrees", "deg", "°")  # units of directions
@@ -306,7 +306,8 @@ def advice_of_values(observed: Observations, learned: FittedModel) -> str:
             "* cos(direction)."
         )
     zeros = float((values == 0.0).mean())
-    if low == 0.0 and zeros >= LEAST_ZEROS and (values == 0.0).sum() >= FEWEST_ZEROS:
+    enough = min(int((values == 0.0).sum()), np.unique(values).size - 1) >= FEWEST_ZEROS
+    if low == 0.0 and zeros >= LEAST_ZEROS and enough:
         return (
             f"{zeros:.0%} of the values are zero and none is below, and error bars of normal distributions "
             'reach below: transform="auto" censors zeros, and gives the probability of one.'

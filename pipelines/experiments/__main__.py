@@ -27,8 +27,7 @@ DRAWING = (
     *("real_field", "known_scale", "scattered_fits", "learned_on_field", "learned_subspaces"),
     *("neighbour_ratios", "neighbour_calibration", "satellite", "hours"),
     *("hourly_stations", "kernel_rules", "time_rules", "ellipses", "depth", "shared_labels"),
-    "few_observations",
-    "outliers",
+    *("few_observations", "outliers", "kinds", "not_normal"),
 )
 """Scripts that need no more than a folder for what they draw and save, if anything."""
 

@@ -49,6 +49,7 @@ class Case:
     X_new: Array  # (q, p)
     truth: Array  # (q,)
     observed: bool  # whether the truth has the noise of an observation
+    wrong: NDArray[np.bool_] | None = None  # (n,) which observations have a gross error
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,12 @@ def field_of(kind: str, n: int, generator: np.random.Generator) -> Case:
     error = np.sqrt(noise) * generator.standard_normal(n)
     if kind == "t3 noise":
         error = 0.75 * generator.standard_t(3, n) / np.sqrt(3.0)
+    bad = None
     if kind == "outliers":
         bad = generator.random(n) < 0.02
         error[bad] = (generator.uniform(8.0, 20.0, n) * generator.choice([-1.0, 1.0], n))[bad]
     y = truth[:n] + error
-    return Case(X[:n], np.round(y) if kind == "rounded" else y, X[n:], truth[n:], observed=False)
+    return Case(X[:n], np.round(y) if kind == "rounded" else y, X[n:], truth[n:], observed=False, wrong=bad)
 
 
 def covariance(kind: str, X: Array, latitude: Array, longitude: Array) -> Array:

@@ -278,3 +278,43 @@ def test_outliers_are_weighted_and_flagged(monkeypatch, capsys):
     wrong, hits, false = (int(cell) for cell in rows[-1][3:6])
     assert hits >= wrong - 1
     assert false <= 2
+
+
+def test_kinds_are_predicted_by_what_made_them(monkeypatch, capsys):
+    """Errors of the true numbers, over their error bars, have a mean square of one."""
+    kinds = script("kinds")
+    squares = []
+    for kind in ("plain", "trend", "outliers", "ellipse"):
+        case, known = kinds.drawn(kind, 60, 0)
+        squares.append(((case.truth - known.mean) / known.std) ** 2)
+    # 600 values of four fields, whose neighbours go together: about 50 independent ones, each of variance 2
+    assert abs(np.mean(squares) - 1.0) < 4.0 * np.sqrt(2.0 / 50)
+    rain = kinds.RAIN
+    np.testing.assert_allclose(rain.forward(rain.inverse([0.5, 2.0])), [0.5, 2.0], rtol=1e-12)
+    case, known = kinds.drawn("zeros", 60, 0)
+    assert (case.y == 0.0).any()
+    assert (np.mean(case.truth == 0.0) - np.mean(known.least_probability)) ** 2 < 0.02
+
+
+@pytest.mark.exhaustive
+def test_kinds_are_mapped_as_they_are_and_as_proposed(capsys):
+    script("kinds").main(["--quick", "--kinds", "plain", "lognormal", "zeros", "--n", "60", "--fields", "2"])
+    head, *rows = printed_rows(capsys.readouterr().out)
+    found = [dict(zip(head, row, strict=True)) for row in rows]
+    assert [row["arguments"] for row in found] == ["today", "proposed", "all", *2 * ["today", "proposed"]]
+    ratio = [float(row["CRPS over known"].split()[0]) for row in found]
+    assert min(ratio) > 0.9
+    assert ratio[4] < ratio[3]
+    assert ratio[6] < ratio[5]
+
+
+@pytest.mark.exhaustive
+def test_rain_and_dose_rates_are_scored(capsys):
+    module = script("not_normal")
+    if not module.DATA.exists():
+        pytest.skip("the public tables are not here")
+    module.main(["--quick"])
+    rows = printed_rows(capsys.readouterr().out)
+    assert [row[0] for row in rows[1:4]] == ["SIC97", "SIC2004 routine", "SIC2004 joker"]
+    assert rows[-1][0] == "nothing set"
+    assert 0.5 < float(rows[-1][1]) < 1.5

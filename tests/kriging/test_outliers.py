@@ -39,6 +39,7 @@ def test_values_that_are_wrong_hardly_count(hyperparameters: str) -> None:
     found = krige(rows, outliers="robust", hyperparameters=hyperparameters)
     probability = found.outlier_probability
     assert np.flatnonzero(probability > 0.5).tolist() == WRONG
+    assert 0.3 < found.attrs["noise_std"] < 0.8  # of a value that is right: it was 0.5
     np.testing.assert_array_equal(probability.observed_latitude, rows["lat"])
     assert found.attrs["outliers"] == "robust"
     assert found.attrs["outlier_gain"] > 20.0

@@ -76,10 +76,11 @@ def test_auto_finds_how_values_were_made_whatever_their_unit(values, text):
         ((6.0 + 2.0 * Z) ** 2, "", 'transform="sqrt"'),
         (280.0 + Z, "K", ""),
         (np.maximum(Z, 0.0), "mm", 'transform="auto"'),
+        (np.maximum(Z - np.sort(Z)[-4], 0.0), "mm", ""),
         ((60.0 * Z) % 360.0, "degree", "u = -speed"),
         (100.0 + 8.0 * Z, "degree", ""),
     ],
-    ids=["lognormal", "squares", "normal", "zeros", "directions", "angles of one side"],
+    ids=["lognormal", "squares", "normal", "zeros", "three above zero", "directions", "angles of one side"],
 )
 def test_values_that_are_not_normal_are_told_what_helps(values, units, said):
     observed = Observations.from_points(LAT, LON, values[None], stated_units=units)
