@@ -1,6 +1,7 @@
 """``dataset.cagp``: pictures of a result, probabilities, and maps as pages and as GeoTIFF."""
 
 import os
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
@@ -55,7 +56,12 @@ class Maps:
         return Plots(self._dataset)
 
     def exceedance(
-        self, threshold: float | xr.DataArray, *, of: Of = None, noise_std: float | None = None
+        self,
+        threshold: float | xr.DataArray,
+        *,
+        below: bool = False,
+        of: Of = None,
+        noise_std: float | None = None,
     ) -> xr.DataArray:
         """Probability of a value above a threshold, by the predictive distribution of the result.
 
@@ -63,6 +69,8 @@ class Maps:
         ----------
         threshold : float or DataArray
             In the unit of the field; a DataArray has one for each place or time.
+        below : bool
+            The probability of a value at or below it instead: one less that of a value above.
         of : {"field", "observation"}, optional
             Whose value: the field's without noise, or that of an observation. By default an observation's
             where the result was recalibrated, else the field's.
@@ -84,7 +92,18 @@ class Maps:
         threshold depends on how errors go together: draw samples, `Kriging.sample`. `ArgumentError`: the
         result does not say the distribution, as of means over cells that nobody observes.
         """
-        return distribution_of(self._dataset, of=of, noise_std=noise_std).exceedance(threshold)
+        return distribution_of(self._dataset, of=of, noise_std=noise_std).exceedance(threshold, below=below)
+
+    def quantile(
+        self, level: float | Sequence[float], *, of: Of = None, noise_std: float | None = None
+    ) -> xr.DataArray:
+        """Value that is not exceeded with a probability ``level``: 0.5 gives the median.
+
+        In the unit of the field; of several levels along ``quantile_level``. Of transformed values it is that
+        of the values. ``of`` and ``noise_std`` are as for `exceedance`. `ArgumentError`: as there; and the
+        result knows its distribution by quantiles, and a level lies beyond these.
+        """
+        return distribution_of(self._dataset, of=of, noise_std=noise_std).quantile(level)
 
     def interval(self, level: float = 0.9, *, of: Of = None, noise_std: float | None = None) -> xr.Dataset:
         """Error bars: the central interval that holds the value of each place with a probability.

@@ -112,6 +112,7 @@ class Plots:
         self,
         threshold: float | xr.DataArray,
         *,
+        below: bool = False,
         of: Of = None,
         noise_std: float | None = None,
         field: int | None = None,
@@ -119,9 +120,9 @@ class Plots:
         observations: "Source | Kriging | None" = None,
         ax: "Axes | None" = None,
     ) -> "Figure":
-        """Draw the probability of a value above a threshold, in the unit of the field: `Maps.exceedance`."""
+        """Draw the probability of a value above a threshold, or at most that: `Maps.exceedance`."""
         found = distribution_of(self._dataset, of=of, noise_std=noise_std)
-        dataset = self._dataset.assign(exceedance=found.exceedance(threshold))
+        dataset = self._dataset.assign(exceedance=found.exceedance(threshold, below=below))
         scales = {"exceedance": ColourScale("YlOrRd", 0.0, 1.0, "neither", "")}
         return _maps(dataset, ["exceedance"], found.like, field, time, observations, ax, scales)
 

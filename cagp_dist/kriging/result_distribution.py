@@ -5,6 +5,7 @@ That of an observation has the noise on top, or is what the recalibration made o
 with a local scale, else again known by quantiles.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -14,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri, stdtrit
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.checks import check_between, check_positive, check_word
+from cagp_dist.checks import as_numbers, check_between, check_positive, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive, QuantileTable, StudentT
 from cagp_dist.predictive.transforms import Transformed, transform_of
@@ -41,28 +42,57 @@ class ResultDistribution:
     levels: tuple[float, float] | None = None  # between which it is known, if not everywhere
     least: tuple[float, Array] | None = None  # the least value, and its probability (k,) where that is known
 
-    def exceedance(self, threshold: float | xr.DataArray) -> xr.DataArray:
-        """Probability of a value above a threshold; a bound where the distribution is not known there."""
+    def exceedance(self, threshold: float | xr.DataArray, *, below: bool = False) -> xr.DataArray:
+        """Probability of a value above a threshold, or of all others; a bound where it is not known there."""
+        if not isinstance(below, bool):
+            raise ArgumentError(f"below is {below!r}; expected True or False.", key="flag")
         limit = _as_like(threshold, self.like)
         there = self.known & np.isfinite(limit)
         of_there = self.distribution[there[self.known]]
-        above = of_there.above(limit[there])
+        found = (of_there.at_most if below else of_there.above)(limit[there])
         units = symbol(str(self.like.attrs.get("units", "")))
         shown = "a threshold" if np.ndim(threshold) else f"{float(limit.flat[0]):g} {units}".strip()
-        whose = "an observation" if self.of == "observation" else "the field"
-        about = {"units": "1", "long_name": f"probability that {whose} is above {shown}"}
+        side = "at most" if below else "above"
+        about = {"units": "1", "long_name": f"probability that {self._whose} is {side} {shown}"}
         if self.levels is not None:
-            least, most = 1.0 - self.levels[1], 1.0 - self.levels[0]
-            above = np.clip(above, least, most)
+            least, most = self.levels if below else (1.0 - self.levels[1], 1.0 - self.levels[0])
+            found = np.clip(found, least, most)
             if self.least is not None:
-                value, probability = self.least
-                at, not_least = limit[there], 1.0 - probability[there[self.known]]
-                above = np.select([at < value, at == value], [1.0, not_least], np.minimum(above, not_least))
+                value, of_least = self.least
+                at, told = limit[there], of_least[there[self.known]]
+                end = told if below else 1.0 - told
+                inner = np.maximum(found, end) if below else np.minimum(found, end)
+                found = np.select([at < value, at == value], [0.0 if below else 1.0, end], inner)
             about["comment"] = (
                 f"Interpolated between quantiles; {least:.3g} means that or less, {most:.3g} that or more, "
                 "because the result has no quantiles beyond."
             )
-        return self._filled(there, above).assign_attrs(about).rename("exceedance")
+        return self._filled(there, found).assign_attrs(about).rename("exceedance")
+
+    def quantile(self, level: float | Sequence[float]) -> xr.DataArray:
+        """Give the value of each place that is not exceeded with a probability, or with each of several."""
+        levels = as_numbers("level", level)
+        if levels.ndim > 1 or not levels.size or not ((levels > 0.0) & (levels < 1.0)).all():
+            raise ArgumentError(
+                f"level is {level!r}; expected a number between 0 and 1, such as 0.9, or a list of them.",
+                key="levels",
+            )
+        if self.levels is not None:
+            beyond = (levels < self.levels[0] - 1e-12) | (levels > self.levels[1] + 1e-12)
+            if beyond.any():
+                raise ArgumentError(
+                    f"level is {level!r}, and the result knows quantiles from {self.levels[0]:g} to "
+                    f"{self.levels[1]:g}; expected levels between these.",
+                    key="level-beyond-quantiles",
+                )
+        found = self.distribution.quantile(levels)
+        each = [self._filled(self.known, values) for values in (found if levels.ndim else found[None])]
+        if not levels.ndim:
+            name = f"{float(levels):.6g} quantile of {self._whose}"
+            return each[0].assign_attrs(long_name=name, **self._units).rename("quantile")
+        along = xr.Variable(QUANTILE_LEVEL, levels, {"units": "1"})
+        joined = xr.concat(each, along, coords="minimal", compat="override")
+        return joined.assign_attrs(long_name=f"quantile of {self._whose}", **self._units).rename("quantile")
 
     def interval(self, level: float) -> xr.Dataset:
         """Lower and upper end of the central interval of a level."""
@@ -73,17 +103,25 @@ class ResultDistribution:
                 f"{self.levels[1]:g}; expected at most {1.0 - 2.0 * self.levels[0]:g}.",
                 key="level-beyond-quantiles",
             )
-        whose = "an observation" if self.of == "observation" else "the field"
-        units = {name: text for name, text in self.like.attrs.items() if name == "units"}
         ends = zip(("lower", "upper"), self.distribution.interval(level), strict=True)
         return xr.Dataset(
             {
                 end: self._filled(self.known, values).assign_attrs(
-                    long_name=f"{end} end of the {level:.0%} interval of {whose}", **units
+                    long_name=f"{end} end of the {level:.0%} interval of {self._whose}", **self._units
                 )
                 for end, values in ends
             }
         )
+
+    @property
+    def _whose(self) -> str:
+        """Whose distribution it is."""
+        return "an observation" if self.of == "observation" else "the field"
+
+    @property
+    def _units(self) -> dict[str, str]:
+        """Attribute of what has the unit of the field."""
+        return {name: text for name, text in self.like.attrs.items() if name == "units"}
 
     def _filled(self, there: Mask, numbers: Array) -> xr.DataArray:
         """Put numbers at some places, NaN elsewhere."""
@@ -293,7 +331,11 @@ def _as_like(threshold: float | xr.DataArray, like: xr.DataArray) -> Array:
                 f"the result, which has {tuple(like.dims)}.",
                 key="threshold-dimensions",
             )
-        if any(not threshold[dim].equals(like[dim]) for dim in threshold.dims if dim in threshold.coords):
+        if any(
+            not threshold[dim].variable.equals(like[dim].variable)
+            for dim in threshold.dims
+            if dim in threshold.coords
+        ):
             raise ArgumentError(
                 "threshold is on other coordinates; expected those of the result.", key="threshold-dimensions"
             )

@@ -182,3 +182,53 @@ def test_groups_of_runs_say_it_in_their_names():
     with pytest.raises(ArgumentError) as refused:
         mixture.cagp.exceedance(282.0, of="field")
     assert refused.value.key == "field-of-integrated"
+
+
+RAIN = {"value [mm]": [0.0, 0.0, 0.3, 1.2, 4.0, 0.0, 2.5, 0.8, 0.0, 6.1, 0.2, 1.1, 0.0, 3.3, 0.5]}
+RESULTS = {
+    "normal": ({}, NUMBERS),
+    "integrated": ({}, {"kernel": "matern32"}),
+    "logarithm": ({"value": np.exp(np.linspace(-1.0, 2.0, 15))}, {"kernel": "matern32", "transform": "log"}),
+    "zeros": (RAIN, {"kernel": "matern32", "transform": "sqrt"}),
+}
+
+
+@pytest.mark.parametrize("case", RESULTS)
+def test_probabilities_of_both_directions_are_one_and_quantiles_have_theirs(table, case):
+    values, settings = RESULTS[case]
+    rows = {name: table[name] for name in ("lat", "lon")} | (values or {"value": table["value"]})
+    result = cagp.krige(rows, to=TO, progress=False, **settings)
+    medians = result.cagp.quantile(0.5)
+    if "median" in result:
+        np.testing.assert_allclose(medians, result["median"], rtol=1e-6, atol=1e-9)
+    levels = [0.2, 0.5, 0.9]
+    quantiles = result.cagp.quantile(levels)
+    assert quantiles.dims == ("quantile_level", *result["mean"].dims)
+    np.testing.assert_array_equal(quantiles.sel(quantile_level=0.5), medians)
+    for level, quantile in zip(levels, quantiles, strict=True):
+        at_most = result.cagp.exceedance(quantile, below=True)
+        inside = quantile.values > (0.0 if case == "zeros" else -np.inf)
+        np.testing.assert_allclose(at_most.values[inside], level, rtol=1e-6)
+        above = result.cagp.exceedance(quantile)
+        np.testing.assert_allclose(above + at_most, 1.0, rtol=1e-12)
+    if case == "zeros":
+        dry = result.cagp.exceedance(0.0, below=True)
+        np.testing.assert_allclose(dry, result["probability_zero"], rtol=1e-12)
+        assert (result.cagp.exceedance(-0.1, below=True) == 0.0).all()
+        assert (quantiles >= 0.0).all()
+
+
+def test_the_lower_tail_keeps_its_digits(table):
+    field = cagp.krige(table, to=TO, progress=False, **NUMBERS)
+    found = field.cagp.exceedance(4.0, below=True)
+    np.testing.assert_allclose(found, stats.norm.cdf(4.0, field["mean"], field["std"]), rtol=1e-10)
+    assert (found > 0.0).all()
+    assert found.attrs["long_name"] == "probability that the field is at most 4"
+
+
+def test_quantiles_beyond_what_is_known_are_refused(table):
+    mixture = cagp.krige(table, to=TO, kernel="matern32", progress=False)
+    for level, key in ((0.99, "level-beyond-quantiles"), (50, "levels"), ([0.5, 1.0], "levels")):
+        with pytest.raises(ArgumentError) as refused:
+            mixture.cagp.quantile(level)
+        assert refused.value.key == key
