@@ -32,6 +32,7 @@ from cagp_dist.text import bytes_text, counted
 from cagp_dist.variables import variable_named
 
 SELECTED = "cagp_selected"  # attribute of a variable: what was selected of it, in words, by its decoder
+SHOWN_NAMES = 12  # of variables, in a message
 PLACE = "point"  # dimension of places without axes, where results name it
 NAMED = "column"  # attribute of depths of points: name of the column that has them
 LABEL = {"role": "label"}  # attributes of coordinates of points that say who has made an observation
@@ -112,8 +113,10 @@ def explain_absent(variable: str, names: Iterable[Hashable]) -> AbsentVariableEr
 
 
 def listed(names: Iterable[Hashable]) -> str:
-    """Names as a message shows them."""
-    return ", ".join(repr(str(name)) for name in names) or "no variable at all"
+    """Names as a message shows them: some, and how many more there are."""
+    given = [repr(str(name)) for name in names]
+    more = f" and {len(given) - SHOWN_NAMES:,} more" if len(given) > SHOWN_NAMES else ""
+    return ", ".join(given[:SHOWN_NAMES]) + more or "no variable at all"
 
 
 def fields_in(given: xr.Dataset, asked: Asked = ANYWHERE) -> list[str]:

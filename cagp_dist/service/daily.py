@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,10 @@ from cagp_dist.errors import (
     StoreError,
     in_words_of_the_job,
 )
+from cagp_dist.fields.files.file_catalogue import file_version, forget_unreadable
 from cagp_dist.pipeline import Status
-from cagp_dist.service.day_inputs import Inputs, inputs_of_days
+from cagp_dist.service.day_inputs import Inputs, inputs_of_all_days, inputs_of_days
 from cagp_dist.service.day_records import (
-    DAMAGED,
     NOT_CONVERGED,
     UNEXPECTED,
     WAIT_SECONDS,
@@ -108,17 +109,29 @@ def daily(
 ) -> Iterator[Day]:
     """Do what is new of a job, one time after the other, the earliest first; a time that fails ends no other.
 
-    Times that have failed are tried again, ever less often, also those that the job does not list any more;
-    ``retry`` has all of them tried. A file whose times cannot be read is a failure of its own. A time whose
-    job and files are those of its run is not read. Times of an earlier numerical version keep their result;
-    ``redo`` has those of the job solved again.
+    Times that have failed are tried again, ever less often, or as soon as their files have changed, also
+    those that the job does not list any more; ``retry`` has all of them tried. A file whose times cannot be
+    read is a failure of its own. A time whose job and files are those of its run is not read. Times of an
+    earlier numerical version keep their result; ``redo`` has those of the job solved again.
     """
     root, digest = job.output.folder, text_sha256(job.text)[:16]
     moving = isinstance(job.prior.fit_times, Newest)  # the prior of each pass is another one
+    if retry:
+        forget_unreadable(root / "downloads")
     job, times, damaged = planned_times(job, observe=observe)
     at = (now or dt.datetime.now(dt.UTC)).isoformat(timespec="seconds")
     unread = [
-        FailedDay(path, DAMAGED, str(error), 1, at, digest, is_file=True) for path, error in damaged.items()
+        FailedDay(
+            path,
+            fault_of(error),
+            str(error),
+            1,
+            at,
+            digest,
+            is_file=True,
+            inputs=str(file_version(Path(path))),
+        )
+        for path, error in damaged.items()
     ]
     settled = _Settled(job, redo=redo)
     for file, waits in note_planned(root, [time for time in times if not settled(time)], unread, retry=retry):
@@ -129,7 +142,9 @@ def daily(
     def tried(day: Day, moment: dt.datetime) -> Day:
         if day.failed is None:
             return day
-        failed = replace(day.failed, again=moment.isoformat(timespec="seconds"), job=digest)
+        assert day.time is not None
+        inputs = settled.inputs(day.time)
+        failed = replace(day.failed, again=moment.isoformat(timespec="seconds"), job=digest, inputs=inputs)
         return replace(day, failed=note_failed(root, failed))
 
     for time in np.union1d(times, records.times()):
@@ -140,7 +155,7 @@ def daily(
             yield Day(time)
             continue
         moment = now or dt.datetime.now(dt.UTC)
-        if before is not None and not (retry or before.due(moment, digest)):
+        if before is not None and not (retry or before.due(moment, digest, settled.inputs(time))):
             yield Day(time, failed=before, waits=True)
             continue
         found = _one(with_listed_times(job, np.array([time])), time, observe, settled)
@@ -170,6 +185,7 @@ class _Settled:
         self._redo = redo  # what an earlier numerical version made
         self.runs = series.runs_of_times(job.output.folder)
         self._inputs = inputs_of_days(job, self.runs)
+        self._whole = cache(partial(inputs_of_all_days, job))
 
     def __call__(self, time: np.datetime64) -> bool:
         done, run = self._done.get(written_day(time)), self.runs.get(time)
@@ -182,6 +198,10 @@ class _Settled:
         removable = self._job.output.keep is not None  # by a rule of the job, and not solved again
         there = removable or (self._job.output.folder / "runs" / f"{run.key}.zarr").is_dir()
         return there and done.inputs in (self._inputs(time) or ())
+
+    def inputs(self, time: np.datetime64) -> str:
+        """Tell what a time would be made of; where that is not known, what all times are made of."""
+        return next(iter(self._inputs(time) or ()), "") or self._whole()
 
     def is_redone(self, time: np.datetime64) -> bool:
         """Whether a time of the series is of an earlier numerical version, and these are solved again."""

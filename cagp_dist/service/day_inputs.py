@@ -62,6 +62,26 @@ def inputs_of_days(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Inputs:
     return digests
 
 
+def inputs_of_all_days(job: Job) -> str:
+    """Tell what the source of a job has, as far as that shows without reading it: a digest, or nothing."""
+    try:
+        found = [_files(each) for each in one_by_one(job)]
+    except (DataError, StoreError, OSError):
+        return ""
+    return text_sha256(json.dumps(found, sort_keys=True))[:16] if any(found) else ""
+
+
+def _files(job: Job) -> object:
+    """Give the versions of the files of a source, by their times; nothing of other sources."""
+    table = job.observations
+    if table.kind == "table":
+        return file_version(targets_path(table.source))
+    if table.kind != "file":
+        return None
+    address = table.source.partition(":")[2]
+    return versions_by_time(address, selection_of(table), scratch=job.output.folder / "downloads")
+
+
 def _unknown(time: np.datetime64) -> None:
     """Tell nothing of a day."""
 
@@ -72,13 +92,11 @@ def _versions(job: Job) -> Callable[[np.datetime64], object]:
         of_each = [_versions(each) for each in one_by_one(job)]
         return lambda time: [versions(time) for versions in of_each]
     table = job.observations
-    address = table.source.partition(":")[2]
-    if table.kind == "file":
-        found = versions_by_time(address, selection_of(table), scratch=job.output.folder / "downloads")
-        return lambda time: found.get(int(time.astype("datetime64[ns]").astype(np.int64)))
-    if table.kind == "table":
-        version = file_version(targets_path(table.source))
-        return lambda _: version
+    if table.kind in ("file", "table"):
+        found = _files(job)
+        if isinstance(found, dict):
+            return lambda time: found.get(int(time.astype("datetime64[ns]").astype(np.int64)))
+        return lambda _: found
     if not is_remote(table):
         return lambda _: table.source
     store = store_path(job.output.folder, table, content=None)

@@ -58,6 +58,7 @@ class FailedDay:
     job: str  # digest of the job that failed: a job that was mended does not wait
     is_file: bool = False
     since: str = ""  # ISO 8601, UTC: when it failed first; empty of records that are older than this
+    inputs: str = ""  # digest of what it was made of: what has changed since does not wait
 
     def line(self) -> str:
         """Say it in one line."""
@@ -77,9 +78,15 @@ class FailedDay:
         """The time; None of a file."""
         return None if self.is_file else np.datetime64(self.what, "ns")
 
-    def due(self, now: dt.datetime, job: str) -> bool:
-        """Whether it may be tried, by a job of this digest."""
-        return job != self.job or dt.datetime.fromisoformat(self.again) <= now
+    def due(self, now: dt.datetime, job: str, inputs: str) -> bool:
+        """Whether it may be tried, by a job of this digest and of such inputs.
+
+        A wait that is longer than any says that the clock was set back: it is over.
+        """
+        if job != self.job or inputs != self.inputs:
+            return True
+        left = dt.datetime.fromisoformat(self.again) - now
+        return not dt.timedelta(0) < left <= dt.timedelta(hours=LONGEST_WAIT_HOURS)
 
 
 @dataclass(frozen=True)
@@ -252,7 +259,7 @@ def note_planned(
         for day in damaged:
             known = records.failed.get(day.what)
             now = dt.datetime.fromisoformat(day.again)
-            if known is None or known.reason != day.reason or retry or known.due(now, day.job):
+            if known is None or known.reason != day.reason or retry or known.due(now, day.job, day.inputs):
                 found.append((_once_more(known, day), False))
             else:
                 found.append((known, True))

@@ -17,6 +17,7 @@ from cagp_dist.arrays import Mask, Times
 from cagp_dist.digest import joint_sha256, text_sha256
 from cagp_dist.errors import CagpError, ConfigurationError, DataError
 from cagp_dist.fields.canonical import joined_times
+from cagp_dist.fields.files.local_files import left_out
 from cagp_dist.fields.selection import Selection, parse_times
 from cagp_dist.fields.sources import SOURCES, Access, open_selected, source_times, where_of
 from cagp_dist.fields.synthetic import DEFAULT_TIMES, Synthetic
@@ -216,9 +217,7 @@ def _with_window(job: Job, *, report: Report, offline: bool = False) -> Job:
     if offline and is_remote(job.observations):
         there = ingested_times(job)
     else:
-        there = available_times(
-            job, report=report, damaged=lambda path, error: report(f"{path} informs no time: {error}")
-        )
+        there = available_times(job, report=report, damaged=left_out)
     if there is None:  # nothing is known yet
         return job
     wanted, reach = parse_times(listed), np.timedelta64(round(3.6e9 * window), "us")

@@ -57,7 +57,7 @@ def state_families(state: "SeriesStatus") -> Iterator[Family]:
     }
     counts: list[Sample] = [({**of, "state": name}, float(count)) for name, count in days.items()]
     yield "cagp_days", "Days of the series, and those that are not in it.", counts
-    files = float(len(state.failed) - len(state.failed_days))
+    files = float(len(state.unreadable))
     yield "cagp_unreadable_files", "Files of the source whose times cannot be read.", [(of, files)]
     drifts = [({**of, "variable": name} if name else of, found) for name, found in state.drift_found.items()]
     if drifts:

@@ -50,6 +50,11 @@ class SeriesStatus:
         """Those of the failures that are days, and no files."""
         return [day for day in self.failed if not day.is_file]
 
+    @property
+    def unreadable(self) -> list[FailedDay]:
+        """Those of the failures that are files, but for files that are being written."""
+        return [day for day in self.failed if day.is_file and day.kind != NOT_READY]
+
     @cached_property
     def drift(self) -> DriftOfSeries | CagpError | None:
         """Whether the error bars hold, or why that is not known; none without a series."""
@@ -109,7 +114,7 @@ class SeriesStatus:
         if self.earlier.size:
             found.append(f"earlier      {_some(self.earlier)}, of an earlier numerical version: daily --redo")
         days = len(self.failed_days)
-        files = len(self.failed) - days
+        files = len(self.unreadable)
         beside = f", {counted(files, 'file')} that cannot be read" if files else ""
         if lasting := sum(day.lasting for day in self.failed):
             beside += f"; {lasting} of them {LASTING_TRIES} times or more: look at what is wrong"

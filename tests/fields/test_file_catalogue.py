@@ -2,14 +2,24 @@
 
 import errno
 import json
+import time
 
 import numpy as np
 import pytest
 
 from cagp_dist.errors import DamagedFileError, DataError
 from cagp_dist.fields.files import _decode, decoded_files, file_catalogue
-from cagp_dist.fields.files.file_catalogue import FOLDER, digests_of_files, file_version, times_listed
+from cagp_dist.fields.files.file_catalogue import (
+    FOLDER,
+    REMEMBERED,
+    digests_of_files,
+    file_version,
+    forget_unreadable,
+    times_listed,
+)
 from cagp_dist.fields.selection import EVERYTHING
+
+LISTING = {"times": [1], "names": [], "error": None, "looked": time.time()}
 
 
 @pytest.fixture
@@ -50,14 +60,26 @@ def raised_by_a_decoder(error):
         (OSError(errno.EIO, "Input/output error"), False),
         (OSError(errno.ESTALE, "Stale file handle"), False),
         (ImportError("eccodes"), False),
-        (MemoryError(), False),
     ],
 )
 def test_only_what_is_wrong_with_the_file_is_kept(path, error, kept):
     said = _decode._explained(raised_by_a_decoder(error))
     assert type(said) is (DamagedFileError if kept else DataError)
-    listing = {"times": [], "names": [], "error": decoded_files.told_of(said)}
+    listing = LISTING | {"times": [], "error": decoded_files.told_of(said)}
     assert [reads(path, listing) for _ in range(2)] == [1, 0 if kept else 1]
+
+
+@pytest.mark.parametrize("key", REMEMBERED)
+def test_what_costs_much_to_find_out_is_kept_for_a_day_or_until_it_is_forgotten(path, key):
+    """A machine that was busy, or short of memory, reads a file another time; a clock may have been set."""
+    listing = LISTING | {"times": [], "error": decoded_files.told_of(DataError("no", key=key))}
+    assert [reads(path, listing) for _ in range(2)] == [1, 0]
+    forget_unreadable(path.parent)
+    assert [reads(path, listing) for _ in range(2)] == [1, 0]
+    for days in (-1.5, 1.5):
+        other = listing | {"looked": time.time() + days * 86_400}
+        path.write_bytes(b"data" * int(days + 3))
+        assert [reads(path, other) for _ in range(2)] == [1, 1]
 
 
 def test_what_no_decoder_raised_is_no_damage():
@@ -69,7 +91,7 @@ def test_what_no_decoder_raised_is_no_damage():
 
 
 def test_another_version_of_the_package_reads_again(path, monkeypatch):
-    listing = {"times": [1], "names": [], "error": None}
+    listing = LISTING
     assert [reads(path, listing) for _ in range(2)] == [1, 0]
     monkeypatch.setattr(file_catalogue, "version", lambda package: "99")
     assert [reads(path, listing) for _ in range(2)] == [1, 0]
@@ -77,7 +99,7 @@ def test_another_version_of_the_package_reads_again(path, monkeypatch):
 
 @pytest.mark.parametrize("broken", [None, 5, [1], [None, None], {"times": [1]}, "listing", "times", "error"])
 def test_a_broken_entry_is_read_again(path, broken):
-    listing = {"times": [1], "names": [], "error": None}
+    listing = LISTING
     reads(path, listing)
     (kept,) = (path.parent / FOLDER).glob("times-*.json")
     entry = [list(file_version(path)), None]

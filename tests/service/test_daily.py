@@ -726,10 +726,11 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path):
     assert "0 days, 2 files that cannot be read" in cagp("status", tmp_path / "out")[1]
     code, said, _ = cagp("daily", tmp_path / "job.toml")  # by its rule there is a time of that day
     assert (code, said.count("in the series already")) == (6, 3)
-    assert f"failed: {DAYS[1]}T00:00:00: damaged, tried 1 time," in said
+    assert f"failed: {DAYS[1]}T00:00:00: source missing, tried 1 time," in said, "no file has it"
+    assert "2 files of it cannot be read" in said
     code, said, _ = cagp("status", tmp_path / "out")
     assert code == 6
-    assert f"{DAYS[1]}T00:00:00: damaged, tried 1 time," in said
+    assert f"{DAYS[1]}T00:00:00: source missing, tried 1 time," in said
     assert "1 day, 2 files that cannot be read" in said, "the source was looked at, too"
     assert "3 times, newest" in said
     with pytest.MonkeyPatch.context() as patch:

@@ -9,13 +9,14 @@ import json
 import os
 import resource
 import shutil
+import signal
 import sys
 import threading
 import time
 import traceback
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from cagp_dist.errors import CagpError, DamagedFileError, DataError, FullDiskErr
 from cagp_dist.fields.calendars import decode
 from cagp_dist.fields.canonical import canonical, joined_times, points_of, time_axis
 from cagp_dist.fields.files import decoded_files
+from cagp_dist.fields.files.file_catalogue import Listing
 from cagp_dist.fields.files.hdf5_links import check_hdf5
 from cagp_dist.fields.files.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.fields.gridded import GROUP, AbsentVariableError
@@ -46,8 +48,11 @@ DECODERS = ("h5netcdf", "h5py", "eccodes", "gribapi", "scipy.io", "zipfile", "zl
 MOST_PACKED, FREELY_UNPACKED_BYTES = 300, 2**28  # times the size of a member; fields pack to a tenth or so
 
 
-def decode_command() -> int:
-    """Decode the files that a request on the standard input names."""
+def decode_command(alarm: Callable[[int], object] = lambda seconds: None) -> int:
+    """Decode the files that a request on the standard input names.
+
+    The times of each file are listed within a limit of seconds, for which ``alarm`` is set.
+    """
     request = json.load(sys.stdin)
     if "parent" in request:
         threading.Thread(target=_end_with, args=(request["parent"],), daemon=True).start()
@@ -56,7 +61,10 @@ def decode_command() -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # decoders warn about their own future
-            (_list_times if request.get("times_only") else _decode)(request, folder)
+            if "limits" in request:
+                _list_times(request, folder, alarm)
+            else:
+                _decode(request, folder)
     except Exception as error:
         told = decoded_files.told_of(_explained(error, folder))
         try:
@@ -76,26 +84,32 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _list_times(request: dict[str, Any], folder: Path) -> None:
-    """Write what each file has: its times, or the names of other fields, or an error."""
-    selection, found = request["selection"], []
-    for number, path in enumerate(map(Path, request["paths"])):
-        times: list[int] = []
-        names: list[str] = []
-        failed: decoded_files.Told | None = None
-        try:
-            with _opened_file(path, folder / f"file-{number}", request) as datasets:
-                held = time_axis(datasets, selection)
-                times = held.astype("datetime64[ns]").astype(np.int64).tolist()
-        except AbsentVariableError as error:
-            names = list(error.names)
-        except Exception as error:
-            explained = _explained(error, folder)
-            if isinstance(explained, FullDiskError):  # which is nothing of this file
-                raise explained from error
-            failed = decoded_files.told_of(explained)
-        found.append({"times": times, "names": names, "error": failed})
-    (folder / decoded_files.LISTED).write_text(json.dumps(found, default=str))
+def _list_times(request: dict[str, Any], folder: Path, alarm: Callable[[int], object]) -> None:
+    """Write what each file has: its times, or the names of other fields, or an error; each at once."""
+    selection = request["selection"]
+    for number, (path, seconds) in enumerate(zip(request["paths"], request["limits"], strict=True)):
+        alarm(seconds)
+        listing = _listing(Path(path), folder / f"file-{number}", request, selection)
+        alarm(0)
+        with (folder / decoded_files.LISTED).open("a") as stream:
+            stream.write(json.dumps(listing, default=str) + "\n")
+
+
+def _listing(path: Path, members: Path, request: dict[str, Any], selection: Selection) -> Listing:
+    """List what a file has."""
+    found: Listing = {"times": [], "names": [], "error": None, "looked": time.time()}
+    try:
+        with _opened_file(path, members, request) as datasets:
+            held = time_axis(datasets, selection)
+            found["times"] = held.astype("datetime64[ns]").astype(np.int64).tolist()
+    except AbsentVariableError as error:
+        found["names"] = list(error.names)
+    except Exception as error:
+        explained = _explained(error, members.parent)
+        if isinstance(explained, FullDiskError):  # which is nothing of this file
+            raise explained from error
+        found["error"] = decoded_files.told_of(explained)
+    return found
 
 
 @contextmanager
@@ -185,7 +199,7 @@ def _datasets_in(path: Path, folder: Path, request: dict[str, Any]) -> list[xr.D
     if kind is FileKind.GRIB:
         from cagp_dist.fields.files.grib import open_grib
 
-        return open_grib(path, request["selection"], checked=not request.get("times_only"))
+        return open_grib(path, request["selection"], checked="limits" not in request)
     if kind is FileKind.NETCDF4:
         return [_open_netcdf(path, request["selection"])]
     if kind is FileKind.NETCDF3:
@@ -264,4 +278,4 @@ def _is_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:
 if __name__ == "__main__":
     most_bytes = int(sys.argv[1]) + LIBRARY_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
-    sys.exit(decode_command())
+    sys.exit(decode_command(signal.alarm))

@@ -7,7 +7,14 @@ from typing import Any, TypedDict
 import numpy as np
 import xarray as xr
 
-from cagp_dist.errors import CagpError, ConfigurationError, DamagedFileError, DataError, FullDiskError
+from cagp_dist.errors import (
+    CagpError,
+    ConfigurationError,
+    DamagedFileError,
+    DataError,
+    FullDiskError,
+    NotReadyError,
+)
 from cagp_dist.fields.canonical import assemble, space_of
 from cagp_dist.fields.points import Points
 from cagp_dist.remedies import Remedy, Setting
@@ -15,7 +22,7 @@ from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.space.systems import written_system
 from cagp_dist.variables import variable_of
 
-LISTED = "listed.json"  # what each file has, where times alone are asked for
+LISTED = "listed.jsonl"  # what each file has, a line each, where times alone are asked for
 HELD, NAMES = "held.npy", "names.json"  # all times of the variable, and the names of other fields
 ERROR = "error.json"  # what went wrong, a `Told`
 
@@ -47,11 +54,19 @@ def told_of(error: CagpError) -> Told:
 def told_error(told: Told, *, what: str) -> ConfigurationError | DataError | FullDiskError:
     """Make an error of what a child process has written down, naming ``what``."""
     kinds: dict[str, type[ConfigurationError | DataError | FullDiskError]] = {
-        each.__name__: each for each in (ConfigurationError, DamagedFileError, FullDiskError)
+        each.__name__: each for each in (ConfigurationError, DamagedFileError, FullDiskError, NotReadyError)
     }
     remedies = [Remedy[each[0]] if len(each) == 1 else Setting(*each) for each in told["remedies"]]
     kind = kinds.get(told["kind"], DataError)
     return kind(f"{what}: {told['text']}", key=told["key"], remedies=tuple(remedies))
+
+
+def saved_listings(folder: Path) -> list[Any]:
+    """Read what files have, as far as the process came that looked at them."""
+    if not (folder / LISTED).exists():
+        return []
+    whole, _, _ = (folder / LISTED).read_text().rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def save_points(points: Points, folder: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +17,8 @@ import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
-from cagp_dist.errors import DamagedFileError
-from cagp_dist.fields.files.decoded_files import Told
+from cagp_dist.errors import CagpError, DamagedFileError
+from cagp_dist.fields.files.decoded_files import Told, told_of
 from cagp_dist.fields.selection import Selection
 from cagp_dist.store.atomic_files import replacing
 from cagp_dist.versions import version
@@ -30,12 +31,22 @@ Version = tuple[int, ...] | None
 T = TypeVar("T")
 
 
+# of what costs much to find out and may change without the file: a machine that was busy or short of memory
+REMEMBERED, REMEMBERED_SECONDS = ("time-limit", "memory", "damaged"), 86_400.0
+
+
 class Listing(TypedDict):
     """What a file has: times in nanoseconds since 1970, or the names of other fields, or an error."""
 
     times: list[int]
     names: list[str]
     error: Told | None
+    looked: float  # when it was looked at, Unix time
+
+
+def listing_of(error: CagpError) -> Listing:
+    """Write down why a file could not be listed."""
+    return {"times": [], "names": [], "error": told_of(error), "looked": time.time()}
 
 
 class Listed(NamedTuple):
@@ -77,7 +88,9 @@ def times_listed(
         valid=_is_listing,
         # not what another try may read
         lasting=lambda listing: (
-            listing["error"] is None or listing["error"]["kind"] == DamagedFileError.__name__
+            (error := listing["error"]) is None
+            or error["kind"] == DamagedFileError.__name__
+            or error["key"] in REMEMBERED
         ),
     )
     return [Listed(path, listing, versions[path]) for path, listing in zip(versions, found, strict=True)]
@@ -96,9 +109,27 @@ def _is_listing(found: object) -> bool:
     error = found["error"]
     return (
         all(isinstance(found[name], list) for name in ("times", "names"))
+        and isinstance(found["looked"], int | float)
         and all(isinstance(time, int) for time in found["times"])
         and (error is None or (isinstance(error, dict) and error.keys() == Told.__annotations__.keys()))
+        and (
+            error is None
+            or error["kind"] == DamagedFileError.__name__
+            or abs(time.time() - found["looked"]) < REMEMBERED_SECONDS
+        )
     )
+
+
+def forget_unreadable(scratch: Path) -> None:
+    """Have files that could not be listed read once more."""
+    for kept in (scratch / FOLDER).glob("times-*.json"):
+        found = {name: entry for name, entry in _known(kept).items() if not _has_failed(entry[1])}
+        with suppress(OSError), replacing(kept) as draft:
+            draft.write_text(json.dumps(found))
+
+
+def _has_failed(listing: object) -> bool:
+    return not isinstance(listing, dict) or listing.get("error") is not None
 
 
 def known_of_files(

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import xarray as xr
@@ -20,7 +20,7 @@ import xarray as xr
 import cagp_dist
 from cagp_dist.arrays import Times
 from cagp_dist.digest import joint_sha256, open_regular
-from cagp_dist.errors import ConfigurationError, DataError, FullDiskError
+from cagp_dist.errors import ConfigurationError, DataError, FullDiskError, NotReadyError
 from cagp_dist.fields.calendars import named
 from cagp_dist.fields.canonical import joined_times
 from cagp_dist.fields.files import decoded_files
@@ -32,6 +32,7 @@ from cagp_dist.fields.files.file_catalogue import (
     digests_of_files,
     file_version,
     known_of_files,
+    listing_of,
     times_listed,
 )
 from cagp_dist.fields.files.sniff import HEAD_BYTES, file_kind
@@ -41,7 +42,7 @@ from cagp_dist.fields.selection import EVERYTHING, Selection, parse_times, time_
 from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import available_bytes
 from cagp_dist.store.durable_files import full_disk, is_full
-from cagp_dist.text import shown_time
+from cagp_dist.text import counted
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,13 @@ DECODE_SECONDS = 600.0  # of a child process for a file; a year of hourly global
 SEPARATOR = ";"  # between the paths of a list; a file whose own name holds it is taken as it is
 BATCH_FILES = 32  # files that one child process decodes; it takes a second to start
 
-LISTED_FILES = 256  # whose times one child process lists; it takes a second to start, in `DECODE_SECONDS`
+LIST_SECONDS = 120  # in which the times of a file are listed, and one more for each so many bytes of it
+LIST_BYTES_PER_SECOND = 20 * 2**20
+LISTED_FILES = 10_000  # whose times one child process lists
+
+# a file that cannot be read and has changed within so many seconds may be on its way: it is looked at twice
+RECENT_SECONDS, LOOK_SECONDS = 60.0, 0.5
+ON_ITS_WAY = (".part", ".partial", ".filepart", ".crdownload", ".tmp")  # names of copies that are not done
 
 # what is wrong with such a file is said when it is read
 DATA_SUFFIXES = (".nc", ".nc4", ".grib", ".grib2", ".grb", ".grb2")
@@ -67,13 +74,17 @@ def open_file(
     found, wanted = files_at(address, scratch=scratch), selection.times
     paths = list(found)
     if wanted is not None and len(paths) > 1:
-        available, paths = _holding(found, parse_times(wanted), scratch, selection)
-        _check_times(available, wanted, address)
-    parts, available = _decode(paths, scratch, selection)
-    if wanted is not None:
-        _check_times(available, wanted, address)
-    field = _joined(parts, selection, os.fspath(address))
-    digests = digests_of_files(paths, scratch=scratch)
+        paths = _holding(found, parse_times(wanted), scratch, selection, address)
+    try:
+        parts, available = _decode(paths, scratch, selection)
+        if wanted is not None:
+            _check_times(available, wanted, address)
+        field = _joined(parts, selection, os.fspath(address))
+        digests = digests_of_files(paths, scratch=scratch)
+    except (DataError, OSError) as error:
+        _check_still(paths, found, error)
+        raise
+    _check_still(paths, found, None)
     field.attrs |= {
         "source": named(f"file:{os.fspath(address)}", field),
         "source_sha256": digests[0] if len(paths) == 1 else joint_sha256(digests),
@@ -125,33 +136,70 @@ def versions_by_time(
     """Which files have each time, in nanoseconds since 1970, and the version of each of them."""
     found: dict[int, list[tuple[str, Version]]] = {}
     for each in _listed(files_at(address, scratch=scratch), scratch, selection):
-        for time in each.listing["times"]:
-            found.setdefault(time, []).append((os.fspath(each.path.absolute()), each.version))
+        for moment in each.listing["times"]:
+            found.setdefault(moment, []).append((os.fspath(each.path.absolute()), each.version))
     return found
 
 
+def _check_still(paths: Sequence[Path], before: Mapping[Path, Version], cause: Exception | None) -> None:
+    """Raise `NotReadyError` where a file has changed since it was looked at first."""
+    for path in paths:
+        if file_version(path) != before[path]:
+            raise _on_its_way(path) from cause
+
+
+def _on_its_way(path: Path) -> NotReadyError:
+    return NotReadyError(
+        f"{path} is being written: it has changed while it was read. It is read when it is complete.",
+        key="being-written",
+    )
+
+
 def _holding(
-    files: Mapping[Path, Version], wanted: Times, scratch: Path, selection: Selection
-) -> tuple[Times, list[Path]]:
-    """All times that files have, and those of the files that have wanted times; others may be damaged."""
+    files: Mapping[Path, Version],
+    wanted: Times,
+    scratch: Path,
+    selection: Selection,
+    address: str | os.PathLike[str],
+) -> list[Path]:
+    """Those of the files that have wanted times, which are all there; others may be damaged."""
     found = _listed(files, scratch, selection)
     held = np.concatenate([each.times for each in found])
     timeless = [np.isnat(each.times).any() for each in found]
-    holding = [
+    bad = [each for each in found if each.listing["error"] is not None]
+    for each in bad:
+        if not isinstance(error := _error_of(each), DataError):
+            raise error
+        left_out(str(each.path), error)
+    absent = wanted[~np.isin(wanted, held) & (not any(timeless))]
+    if absent.size and held.size:
+        _check_told(held, wanted, address, bad)
+    if absent.size and not held.size:
+        _available(found, selection, None)  # an error: no file can be read, or none has the variable
+    return [
         each.path
         for each, without in zip(found, timeless, strict=True)
         if without or np.isin(each.times, wanted).any()
     ]
-    absent = wanted[~np.isin(wanted, held) & (not any(timeless))]
-
-    def absent_from_others(path: str, error: DataError) -> NoReturn:
-        raise error.told(before=f"no file that can be read has {shown_time(absent[0])}.")
-
-    return _available(found, selection, absent_from_others if absent.size else _left_out), holding
 
 
-def _left_out(path: str, error: DataError) -> None:
-    logger.warning("a file is left out, the times that are wanted are in others: %s", error)
+def _check_told(held: Times, wanted: Times, address: str | os.PathLike[str], bad: Sequence[Listed]) -> None:
+    """Raise `AbsentTimeError`: no file that can be read has a time; it may be in one that cannot be read."""
+    try:
+        time_positions(np.unique(held), wanted)
+    except DataError as error:
+        after = f"{counted(len(bad), 'file')} of it cannot be read." if bad else ""
+        raise error.told(before=f"{os.fspath(address)}:", after=after) from error
+
+
+_told: set[str] = set()  # of files that were left out, so that each is told once by a process
+
+
+def left_out(path: str, error: DataError) -> None:
+    """Log that a file cannot be read, once, unless it was told before."""
+    if (said := str(error)) not in _told:
+        _told.add(said)
+        logger.warning("a file is left out: %s", said)
 
 
 def _listed(files: Mapping[Path, Version], scratch: Path, selection: Selection) -> list[Listed]:
@@ -162,20 +210,63 @@ def _listed(files: Mapping[Path, Version], scratch: Path, selection: Selection) 
     )
 
     def read(unknown: Sequence[Path]) -> list[Listing]:
-        if len(unknown) > LISTED_FILES:
-            starts = range(0, len(unknown), LISTED_FILES)
-            return [each for start in starts for each in read(unknown[start : start + LISTED_FILES])]
-        try:
-            with _decoder(unknown, scratch, everything, times_only=True) as folder:
-                found: list[Listing] = json.loads((folder / decoded_files.LISTED).read_text())
-                return found
-        except DataError as error:  # its decoder has crashed, or a file is of another kind: which one?
-            if len(unknown) > 1:
-                half = len(unknown) // 2
-                return read(unknown[:half]) + read(unknown[half:])
-            return [{"times": [], "names": [], "error": decoded_files.told_of(error)}]
+        began = time.monotonic()
+        found = _listings(unknown, scratch, everything)
+        return _told_of_those_on_their_way(found, {path: files[path] for path in unknown}, began)
 
     return times_listed(files, scratch=scratch, selection=selection, read=read)
+
+
+def _listings(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[Listing]:
+    """List the times of files in child processes; one that ends early ends with the file that it was at."""
+    found: dict[Path, Listing] = {}
+    for path in paths:
+        try:
+            check_file(path)
+        except DataError as error:
+            found[path] = listing_of(error)
+    left = [path for path in paths if path not in found]
+    while left:
+        part = left[:LISTED_FILES]
+        with scratch_folder(scratch) as folder:
+            limits = [LIST_SECONDS + path.stat().st_size // LIST_BYTES_PER_SECOND for path in part]
+            request = {**_request(part, folder, selection), "limits": limits}
+            failed: DataError | None = None
+            try:
+                run_child(request, "it", float(sum(limits)) + DECODE_SECONDS)
+            except DataError as error:
+                failed = error
+            listed = decoded_files.saved_listings(Path(folder))
+        if failed is not None and len(listed) < len(part):
+            listed.append(listing_of(failed))
+        found |= zip(part, listed, strict=False)
+        left = left[len(listed) :]
+    return [found[path] for path in paths]
+
+
+def _told_of_those_on_their_way(
+    found: list[Listing], before: Mapping[Path, Version], began: float
+) -> list[Listing]:
+    """Say of files that cannot be read and still change that they are being written."""
+    bad = [path for path, each in zip(before, found, strict=True) if each["error"] is not None]
+    recent = [
+        path
+        for path in bad
+        if (version := before[path]) is not None and abs(time.time() - version[1] / 1e9) < RECENT_SECONDS
+    ]
+    if recent:
+        time.sleep(max(LOOK_SECONDS - (time.monotonic() - began), 0.0))
+    written = {path for path in bad if file_version(path) != before[path]}
+    return [
+        listing_of(_on_its_way(path)) if path in written else each
+        for path, each in zip(before, found, strict=True)
+    ]
+
+
+def _error_of(listed: Listed) -> ConfigurationError | DataError:
+    """Make the error of a file that could not be read."""
+    assert listed.listing["error"] is not None
+    return decoded_files.told_error(listed.listing["error"], what=str(listed.path))
 
 
 def _available(
@@ -184,10 +275,11 @@ def _available(
     """All times that files have; a file that could not be read is told, or raised."""
     times = np.unique(np.concatenate([each.times for each in found]))
     for each in found:
-        if (failed := each.listing["error"]) is not None:
-            error = decoded_files.told_error(failed, what=str(each.path))
+        if each.listing["error"] is not None:
+            error = _error_of(each)
             if damaged is None or not isinstance(error, DataError) or times.size == 0:
                 raise error
+            _told.add(str(error))
             damaged(str(each.path), error)
     if times.size == 0:
         absent = explain_absent(
@@ -213,7 +305,8 @@ def _files_at(address: str, scratch: Path) -> dict[Path, Version]:
         return _files_in(path, scratch)
     if path.exists() or not glob.has_magic(address):
         return {path: file_version(path)}
-    files = _with_versions(map(Path, sorted(glob.glob(str(path), recursive=True))))
+    matching = map(Path, sorted(glob.glob(str(path), recursive=True)))
+    files = _with_versions(each for each in matching if each.suffix not in ON_ITS_WAY)
     if not files:
         raise DataError(
             f"no file matches {address}; expected at least one GRIB or NetCDF file. Check the pattern; it is "
@@ -228,6 +321,7 @@ def _files_at(address: str, scratch: Path) -> dict[Path, Version]:
 def _files_in(folder: Path, scratch: Path) -> dict[Path, Version]:
     """Files of a folder that can be decoded; others, such as a README, are left out."""
     inside = _with_versions(path for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+    inside = {path: version for path, version in inside.items() if path.suffix not in ON_ITS_WAY}
     others = _others(inside, scratch)
     files = {path: version for path, version in inside.items() if path not in others}
     if not files:
@@ -310,23 +404,20 @@ def _decode(
 
 
 @contextmanager
-def _decoder(
-    paths: Sequence[Path], scratch: Path, selection: Selection, *, times_only: bool = False
-) -> Iterator[Path]:
+def _decoder(paths: Sequence[Path], scratch: Path, selection: Selection) -> Iterator[Path]:
     """Have files decoded by a child process, and give the folder of what it found."""
     for path in paths:
         check_file(path)
     what = f"{paths[0]} and {len(paths) - 1} others" if len(paths) > 1 else str(paths[0])
     with scratch_folder(scratch) as name:
-        absolute = [str(path.absolute()) for path in paths]
-        request = {
-            "paths": absolute,
-            "folder": name,
-            "selection": selection.as_json(),
-            "times_only": times_only,
-        }
-        run_child(request, what, DECODE_SECONDS * (1 if times_only else len(paths)))
+        run_child(_request(paths, name, selection), what, DECODE_SECONDS * len(paths))
         yield Path(name)
+
+
+def _request(paths: Sequence[Path], folder: str, selection: Selection) -> dict[str, object]:
+    """Write what a child process is asked for."""
+    absolute = [str(path.absolute()) for path in paths]
+    return {"paths": absolute, "folder": folder, "selection": selection.as_json()}
 
 
 def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
@@ -365,23 +456,29 @@ def run_child(request: Mapping[str, object], what: str, time_limit_seconds: floa
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise DataError(
-            f"decoding {what} took longer than {time_limit_seconds:g} s and was stopped. The file is "
-            "damaged, or holds far more than was selected: split it.",
-            key="time-limit",
-        ) from error
+        raise _too_slow(what, f"{time_limit_seconds:g} s") from error
     if child.returncode == 0:
         return
     if child.returncode == decoded_files.DISK_IS_FULL:
         raise full_disk(Path(str(request["folder"])))
     raise_told(Path(str(request["folder"])), what)
     code = child.returncode
+    if code == -signal.SIGALRM:
+        raise _too_slow(what, "its size allows")
     ending = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
     said = next((line.strip() for line in reversed(child.stderr.splitlines()) if line.strip()), "nothing")
     raise DataError(
         f"the decoder of {what} {ending}. The file is damaged or does not fit into memory; fetch it again "
         f"or select less. Its message: {said}",
         key="damaged",
+    )
+
+
+def _too_slow(what: str, limit: str) -> DataError:
+    return DataError(
+        f"decoding {what} took longer than {limit} and was stopped. The file is damaged, or holds far more "
+        "than was selected: split it.",
+        key="time-limit",
     )
 
 

@@ -1,0 +1,182 @@
+"""Days of a folder of files: each depends on its own files, and what is wrong with others is told once."""
+
+import datetime as dt
+import logging
+import os
+
+import numpy as np
+import pytest
+
+from cagp_dist.errors import DataError, NotReadyError
+from cagp_dist.fields.files import local_files
+from cagp_dist.fields.files.local_files import file_times, open_file
+from cagp_dist.fields.selection import Selection
+from cagp_dist.service.daily import daily
+from cagp_dist.service.day_records import DayRecords, FailedDay
+from cagp_dist.service.jobfile.config import parse_job
+
+from ..jobs import job_text, random_points
+from ..sources import temperature
+
+DAYS = ["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"]
+NOW, HOUR = dt.datetime(2020, 1, 5, tzinfo=dt.UTC), dt.timedelta(hours=1)
+
+
+def write(folder, *days, cut=None, name=None):
+    """Write a file of some days, or some bytes of it."""
+    folder.mkdir(exist_ok=True)
+    path = folder / (name or f"{days[0]}.nc")
+    latitude, longitude = np.arange(-85.0, 90.0, 10.0), np.arange(0.0, 360.0, 10.0)
+    values = np.stack([np.full((18, 36), 280.0 + int(day[-2:])) for day in days])
+    values += np.random.default_rng(0).normal(size=values.shape)
+    temperature(values, latitude=latitude, longitude=longitude, times=list(days)).to_netcdf(
+        path, engine="h5netcdf"
+    )
+    if cut is not None:
+        path.write_bytes(path.read_bytes()[:cut])
+    os.utime(path, (1.6e9, 1.6e9))  # long ago
+    return path
+
+
+def the_job(folder, *days, **tables):
+    return parse_job(
+        job_text(
+            **{
+                "observations": {"source": f"file:{folder}/files/*.nc", "times": list(days)},
+                "design": {"train": random_points(200), "test": random_points(40, seed=1)},
+                "output": {"root": folder / "out"},
+                **tables,
+            }
+        )
+    )
+
+
+@pytest.fixture
+def attempts(monkeypatch):
+    """Days that were tried, each in vain."""
+    tried = []
+
+    def run(job, **_):
+        tried.append(job.observations.listed_times[0][:10])
+        raise DataError("not what it says it is")
+
+    monkeypatch.setattr("cagp_dist.service.daily.run", run)
+    return tried
+
+
+def test_a_time_that_no_file_has_is_missing_whatever_else_is_damaged(tmp_path, caplog):
+    write(tmp_path / "files", DAYS[0])
+    bad = [write(tmp_path / "files", DAYS[k], cut=2000) for k in (1, 2)]
+    caplog.set_level(logging.WARNING)
+    found = list(daily(the_job(tmp_path, DAYS[3]), now=NOW))
+    assert [day.failed.what for day in found if day.time is None] == list(map(str, bad))
+    missing = next(day.failed for day in found if day.time == np.datetime64(DAYS[3]))
+    assert missing.kind == "source missing"
+    assert "2 files of it cannot be read" in missing.reason
+    assert not any(str(path) in missing.reason for path in bad)
+    assert not [each for each in caplog.messages if "left out" in each], "they were told already"
+
+
+def test_a_failed_day_waits_until_its_files_change_and_not_for_others(tmp_path, attempts):
+    paths = [write(tmp_path / "files", day) for day in DAYS[:2]]
+    job = the_job(tmp_path, *DAYS[:2])
+
+    def tried(after=0.0):
+        attempts.clear()
+        list(daily(job, now=NOW + after * HOUR))
+        return sorted(attempts)
+
+    assert [tried(), tried(), tried()] == [DAYS[:2], DAYS[:2], []]
+    os.utime(paths[1])
+    assert [tried(), tried()] == [[DAYS[1]], []]
+    write(tmp_path / "files", DAYS[0], name="again.nc")
+    assert [tried(), tried()] == [[DAYS[0]], []]
+    assert tried(-30.0) == DAYS[:2], "the clock was set back"
+    assert tried(-30.0) == []
+
+
+def test_days_whose_files_are_not_known_wait_for_any_file(tmp_path, attempts):
+    write(tmp_path / "files", *DAYS[:2], name="a.nc")
+    prior = {"time_kernel": "matern12", "time_lengthscale_hours": 24.0}
+    prior |= {"lengthscale": 0.3, "variance": 60.0, "noise_variance": 2.0}
+    job = the_job(tmp_path, DAYS[0], prior=prior, solver={"name": "cholesky"})
+    for _ in range(3):
+        list(daily(job, now=NOW))
+    assert len(attempts) == 2
+    write(tmp_path / "files", DAYS[3])
+    list(daily(job, now=NOW))
+    assert len(attempts) == 3
+
+
+def test_a_wait_ends_by_time_job_or_inputs():
+    day = FailedDay("2020-01-01T00:00:00", "refused", "no", 3, (NOW + HOUR).isoformat(), "job", inputs="a")
+    assert not day.due(NOW, "job", "a")
+    assert day.due(NOW + HOUR, "job", "a")
+    assert day.due(NOW, "other", "a")
+    assert day.due(NOW, "job", "b")
+    assert day.due(NOW - 24 * HOUR, "job", "a"), "a clock that was set back"
+
+
+def test_a_file_that_is_being_written_is_not_damaged(tmp_path, monkeypatch):
+    whole = write(tmp_path / "files", DAYS[0])
+    half = write(tmp_path / "files", DAYS[1], cut=2000)
+    write(tmp_path / "files", DAYS[2], name="c.nc.part", cut=100)
+    os.utime(half)
+
+    def sleep(_):
+        with half.open("ab") as stream:
+            stream.write(b"more")
+
+    monkeypatch.setattr(local_files.time, "sleep", sleep)
+    told = {}
+    scratch = tmp_path / "cache"
+    times = file_times(tmp_path / "files", scratch=scratch, damaged=told.__setitem__)
+    assert times.astype("datetime64[D]").astype(str).tolist() == DAYS[:1]
+    assert {path: type(error) for path, error in told.items()} == {str(half): NotReadyError}
+    day, *_ = daily(the_job(tmp_path, DAYS[0]), now=NOW)
+    assert (day.failed.what, day.failed.kind) == (str(half), "source missing")
+    assert DayRecords.read(tmp_path / "out").failed[str(half)].kind == "source missing"
+
+    def decode(*arguments, original=local_files._decode):
+        os.utime(whole)
+        return original(*arguments)
+
+    monkeypatch.setattr(local_files, "_decode", decode)
+    with pytest.raises(NotReadyError) as refusal:
+        open_file(tmp_path / "files", Selection(times=DAYS[:1]), scratch=scratch)
+    assert refusal.value.key == "being-written"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("decoder_in_a_child")
+def test_a_file_that_ends_or_holds_up_its_decoder_costs_one_start_and_is_remembered(tmp_path, monkeypatch):
+    """A decoder that stops at some files and leaves those before it listed; others are listed after it."""
+    paths = [write(tmp_path / "files", day) for day in DAYS]
+    decoder, starts = tmp_path / "decoder", tmp_path / "starts"
+    decoder.write_text(
+        f"#!{os.sys.executable}\n"
+        "import os, sys, time, signal\n"
+        "from cagp_dist.fields.files import _decode\n"
+        f"open({str(starts)!r}, 'a').write('start\\n')\n"
+        "listing = _decode._listing\n"
+        "def listed(path, *rest):\n"
+        f"    if path.name.startswith({DAYS[1]!r}):\n"
+        "        time.sleep(60)\n"
+        f"    if path.name.startswith({DAYS[2]!r}):\n"
+        "        os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "    return listing(path, *rest)\n"
+        "_decode._listing = listed\n"
+        "sys.exit(_decode.decode_command(signal.alarm))\n"
+    )
+    decoder.chmod(0o755)
+    monkeypatch.setattr(local_files.sys, "executable", os.fspath(decoder))
+    monkeypatch.setattr(local_files, "LIST_SECONDS", 1)
+    for _ in range(2):
+        told = {}
+        times = file_times(tmp_path / "files", scratch=tmp_path / "cache", damaged=told.__setitem__)
+        assert times.astype("datetime64[D]").astype(str).tolist() == [DAYS[0], DAYS[3]]
+        assert {path: error.key for path, error in told.items()} == {
+            str(paths[1]): "time-limit",
+            str(paths[2]): "damaged",
+        }
+        assert starts.read_text().count("start") == 3
