@@ -63,7 +63,7 @@ def raised_by_a_decoder(error):
     ],
 )
 def test_only_what_is_wrong_with_the_file_is_kept(path, error, kept):
-    said = _decode._explained(raised_by_a_decoder(error))
+    said = _decode._explained(raised_by_a_decoder(error), path.parent)
     assert type(said) is (DamagedFileError if kept else DataError)
     listing = LISTING | {"times": [], "error": decoded_files.told_of(said)}
     assert [reads(path, listing) for _ in range(2)] == [1, 0 if kept else 1]
@@ -82,11 +82,11 @@ def test_what_costs_much_to_find_out_is_kept_for_a_day_or_until_it_is_forgotten(
         assert [reads(path, other) for _ in range(2)] == [1, 1]
 
 
-def test_what_no_decoder_raised_is_no_damage():
+def test_what_no_decoder_raised_is_no_damage(tmp_path):
     try:
         np.zeros(3).reshape(2, 2)
     except ValueError as error:
-        said = _decode._explained(error)
+        said = _decode._explained(error, tmp_path)
     assert (type(said), said.key) == (DataError, "not-understood")
 
 

@@ -263,7 +263,7 @@ def _told_of_those_on_their_way(
     ]
 
 
-def _error_of(listed: Listed) -> ConfigurationError | DataError:
+def _error_of(listed: Listed) -> ConfigurationError | DataError | FullDiskError:
     """Make the error of a file that could not be read."""
     assert listed.listing["error"] is not None
     return decoded_files.told_error(listed.listing["error"], what=str(listed.path))
