@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -78,6 +79,19 @@ def degrees_label(value: float, *, axis: str) -> str:
 def printable(text: str) -> str:
     r"""Write control characters as escapes, so that a terminal does not obey them."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def in_one_line(text: str) -> str:
+    """Write a text on one line, without anything that a terminal obeys: no name in it begins another line."""
+    return printable(" ".join(text.splitlines()))
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether the name of a host is that of this machine."""
+    try:
+        return host == "localhost" or ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 _LOGIN = re.compile(  # a password may have slashes, a port has none

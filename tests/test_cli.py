@@ -21,8 +21,10 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
+from cagp_dist.cli.display import Display
 from cagp_dist.cli.records import listen
 from cagp_dist.errors import NotReadyError, NumericalError
+from cagp_dist.service.events import Event
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.metrics import Metrics
 
@@ -694,3 +696,28 @@ def test_a_terminal_sees_a_bar_with_the_time_left(terminal):
     assert "[late] note" in shown
     assert "done  Solve         completed" in shown
     assert "%" not in shown  # the lines of a log file are not for a terminal
+
+
+def test_no_name_in_a_log_begins_a_line_or_is_obeyed_by_a_terminal(capsys):
+    """Escapes of colours and titles, carriage returns, and lines as if the program had written them."""
+    name = "a\x1b]0;title\x07b\r\x9b31m.nc\n2026-01-01T00:00:00Z ERROR: all is lost\u202e"
+    listen(as_json=False, debug=False)
+    logging.getLogger("cagp_dist").warning("left out: %s", name)
+    display_of_log = Display()
+    display_of_log(Event("note", "Times", name))
+    display_of_log(Event("done", "Times", name))
+    said = capsys.readouterr().err
+    assert "all is lost" in said
+    assert not any(letter in said for letter in "\x1b\x07\r\x9b\u202e")
+    assert not any(line.startswith("2026-01-01") for line in said.splitlines())
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o700, False), (0o777, True), (0o775, True)])
+def test_a_folder_of_compiled_functions_that_others_may_write_to_is_warned_of(
+    tmp_path, monkeypatch, mode, warned
+):
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba").chmod(mode)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
+    found = cagp("list", tmp_path)
+    assert ("NUMBA_CACHE_DIR" in found.stderr) is warned

@@ -21,6 +21,7 @@ from cagp_dist.cli.options import (
     option,
 )
 from cagp_dist.cli.options import Times as TimesOption
+from cagp_dist.text import in_one_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,7 +97,7 @@ def daily_command(
                     typer.echo(line)
                 return
             for day in daily(loaded, observe=observe, retry=retry, redo=redo):
-                typer.echo(day.line())
+                typer.echo(in_one_line(day.line()))
                 seen.append(day.time)
                 notes.add(day)
                 if day.failed is not None:
@@ -140,12 +141,12 @@ def _list(root: Path, times: "Times", damaged: Mapping[str, Exception]) -> None:
     from cagp_dist.versions import numerical_version
 
     for error in damaged.values():
-        typer.echo(f"left out: {error}")
+        typer.echo(in_one_line(f"left out: {error}"))
     records, runs = DayRecords.read(root), runs_of_times(root)
     for time in np.union1d(times, records.times()):
         day, run = records.failed.get(written_day(time)), runs.get(time)
         if day is not None:
-            typer.echo(f"failed before: {day.line()}")
+            typer.echo(in_one_line(f"failed before: {day.line()}"))
         else:
             earlier = run is not None and run.numerical_version != numerical_version()
             said = "new" if run is None else f"in the series, of run {run.key}"
@@ -179,7 +180,7 @@ def status_command(
 
         found = status_of(root)
         for line in [json.dumps(found.as_json(), indent=1)] if as_json else found.lines():
-            typer.echo(line)
+            typer.echo(line if as_json else in_one_line(line))
         if metrics is not None:
             with whole_file(metrics) as draft:
                 draft.write_text(exposition(state_families(found)), encoding="utf-8")

@@ -1,5 +1,7 @@
 """What the command line shows: progress while a job runs, its scores, and errors as one clear block."""
 
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +22,7 @@ from cagp_dist.cli.records import listen, stamp, timestamp
 from cagp_dist.errors import CagpError
 from cagp_dist.headway import Headway
 from cagp_dist.termination import TerminationError, orderly_termination
-from cagp_dist.text import printable
+from cagp_dist.text import in_one_line, printable
 from cagp_dist.variables.units import amount, decimals, squared, symbol
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from cagp_dist.service.jobfile.job import Job
     from cagp_dist.service.published_runs import RunEntry
     from cagp_dist.service.run import Outcome
+
+_log = logging.getLogger(__name__)
 
 UNEXPECTED = 1
 # What a shell reports of a program that was interrupted or terminated: 128 + SIGINT, 128 + SIGTERM
@@ -58,6 +62,7 @@ def reported_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     """
     console = Console(stderr=True)
     listen(as_json=as_json, debug=debug)
+    _warn_of_shared_code()
     try:
         with orderly_termination():
             yield
@@ -83,6 +88,21 @@ def reported_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
         text = f"{type(error).__name__}: {error}\nThis is an unexpected error"
         _say(console, "Error:", text + ("." if debug else "; --debug shows where it happened."))
         raise typer.Exit(UNEXPECTED) from error
+
+
+def _warn_of_shared_code() -> None:
+    """Warn of a folder of compiled functions that others may write to: what is there is run."""
+    folder = os.environ.get("NUMBA_CACHE_DIR")
+    try:
+        found = os.stat(folder) if folder else None
+    except OSError:
+        return  # it will be made, by this user
+    if found is not None and (found.st_uid not in (0, os.getuid()) or found.st_mode & 0o022):
+        _log.warning(
+            "others may write to NUMBA_CACHE_DIR=%s, and what is compiled there is run as you. Choose a "
+            "folder of your own: chmod 700",
+            folder,
+        )
 
 
 def _say(console: Console, headline: str, text: str) -> None:
@@ -149,7 +169,9 @@ class Display:
 
     def _line(self, text: str, *, style: str = "") -> None:
         when = timestamp() + " " if self._bars.disable else ""
-        self._console.print(when + text, style=style, soft_wrap=True, highlight=False, markup=style == "")
+        self._console.print(
+            when + in_one_line(text), style=style, soft_wrap=True, highlight=False, markup=style == ""
+        )
 
 
 class _TimeLeft(ProgressColumn):

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 import typer
 
+from cagp_dist.text import printable
+
 # Loggers of the cluster's libraries. Where a scheduler is lost they say so many times, with tracebacks.
 OTHERS = ("distributed", "tornado", "asyncio", "bokeh")
 
@@ -38,8 +40,10 @@ class Records(logging.Handler):
             if self._as_json:
                 typer.echo(json.dumps(_line(record), ensure_ascii=False), err=True)
             elif self._debug or not theirs:
+                between = "\n" if self._debug else "\n  "  # no name begins a line of its own
                 text = self.format(record) if self._debug else record.getMessage()
-                typer.echo(f"{stamp()}{record.levelname}: {text}", err=True)
+                said = between.join(map(printable, text.split("\n")))
+                typer.echo(f"{stamp()}{record.levelname}: {said}", err=True)
         except Exception:
             self.handleError(record)
 

@@ -58,7 +58,8 @@ def open_source(
         ``"synthetic"``: an exact draw of a known prior, see `cagp_dist.fields.synthetic`;
         ``"file:PATH"``: GRIB, NetCDF or a zip of them; also a folder of such files, a pattern such as
         ``file:era5/*.nc``, or several with semicolons between them;
-        ``"zarr:URL"``: anything fsspec opens, or ``zarr:arco-era5`` and ``zarr:weatherbench2``;
+        ``"zarr:URL"``: a folder, or an address of https, s3, gs or az; ``zarr:arco-era5`` and
+        ``zarr:weatherbench2``;
         ``"cds"``: the Climate Data Store, which needs a free key;
         ``"table:PATH"``: CSV or Parquet with a row for each measurement of a station.
     variable : str

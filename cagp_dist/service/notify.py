@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from ipaddress import ip_address
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -26,7 +25,7 @@ from cagp_dist.service.jobfile.notify_table import REFERENCE, NotifyTable, Occas
 from cagp_dist.service.run import Outcome
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.series import current_version
-from cagp_dist.text import counted, without_secrets
+from cagp_dist.text import counted, is_loopback, without_secrets
 
 _log = logging.getLogger(__name__)
 
@@ -116,12 +115,18 @@ def _tell(
     if table.command is not None:
         hooks.append((table.command[0], _run_command))
     if table.url is not None:
-        hooks.append((table.url, _post))
+        hooks.append((_host(table.url), _post))
     for whom, hook in hooks:
         try:
             hook(table, body)
         except Exception as error:  # whatever a hook does, the pass goes on
             _log.warning("[notify] %s was not told of %s: %s", whom, occasion, _bare(table, error))
+
+
+def _host(url: str) -> str:
+    """Give what is said of an address: its path may be a secret of letters alone."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}://{re.split('[/?#]', rest.rpartition('@')[2])[0]}" if separator else "url"
 
 
 def _run_command(table: NotifyTable, body: bytes) -> None:
@@ -163,7 +168,7 @@ def _post(table: NotifyTable, body: bytes) -> None:
     if re.search(r"\s", url) or "@" in urlsplit(url).netloc:
         names = ", ".join(REFERENCE.findall(table.url)) or "url"
         raise _HookError(f"{names} has a space or a login in it; expected the address alone")
-    loopback = _is_loopback(urlsplit(url).hostname)
+    loopback = is_loopback(urlsplit(url).hostname)
     if urlsplit(url).scheme != "https" and not loopback:
         raise _HookError("expected https://, or an address of this machine")
     headers = {name: _filled(value) for name, value in (table.headers or {}).items()}
@@ -186,13 +191,6 @@ def _post(table: NotifyTable, body: bytes) -> None:
         raise _HookError(f"no answer within {table.timeout_seconds:g} s")
     if failures:
         raise failures[0]
-
-
-def _is_loopback(host: str | None) -> bool:
-    try:
-        return host == "localhost" or ip_address(host or "").is_loopback
-    except ValueError:
-        return False
 
 
 def _filled(text: str) -> str:

@@ -172,6 +172,17 @@ def plain_store(address: str, *, options: Mapping[str, str] | None = None, text:
             "that it refers to.",
             key="reference-file",
         )
+    *wrappers, last = address.split("::")
+    scheme = last.partition("://")[0]
+    wrapped = not wrappers or (len(wrappers) == 1 and wrappers[0].startswith("zip://"))
+    if scheme not in web.SCHEMES or not wrapped:
+        known = ", ".join(f"{each}://" for each in web.SCHEMES if each != "memory")
+        raise ConfigurationError(
+            f"{without_secrets(address, address)} is an address of a kind that is not read; expected the "
+            f"path of a folder, {known}, or zip://::https://HOST/FILE.zip. Others follow links out of a "
+            "store, or do not end. Copy the store to a folder or to one of these.",
+            key="address",
+        )
     settings = {**(options or {}), **web.settings(address)}
     inner = FsspecStore.from_url(address, storage_options=settings, read_only=True)
     return PlainStore(inner, text=text)

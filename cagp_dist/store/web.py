@@ -22,6 +22,9 @@ GRACE_SECONDS, LEAST_RATE = 20.0, 1024  # bytes per second of one object, behind
 
 _SCHEMES = ("http", "https")
 _CLOUDS = ("s3", "s3a", "gs", "gcs", "az", "abfs")
+SCHEMES = (*_SCHEMES, *_CLOUDS, "memory")
+"""Of addresses that stores are read from: others read local files through links, or wait for ever."""
+
 _most_bytes = ContextVar("most bytes of the answer that is waited for", default=2**24)
 
 

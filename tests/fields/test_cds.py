@@ -496,6 +496,19 @@ def test_a_key_that_is_missing_or_old_says_how_to_make_one(tmp_path, monkeypatch
     assert "abcdef" not in str(caught.value)
 
 
+def test_a_key_is_sent_over_https_alone_and_the_host_is_said(tmp_path, monkeypatch):
+    for name, value in {
+        "KEY": TOKEN,
+        "URL": "http://me:s3cret@store.example.org/api",
+        "RC": "nowhere",
+    }.items():
+        monkeypatch.setenv(f"CDSAPI_{name}", value)
+    with pytest.raises(ConfigurationError, match=r"http://store\.example\.org ") as refusal:
+        fetch(tmp_path)
+    assert refusal.value.key == "plain-http"
+    assert not any(secret in str(refusal.value) for secret in (TOKEN, "s3cret"))
+
+
 def test_a_key_in_a_file_is_used_and_an_open_file_is_noted(server, tmp_path, monkeypatch, caplog):
     monkeypatch.delenv("CDSAPI_KEY")
     monkeypatch.delenv("CDSAPI_URL")

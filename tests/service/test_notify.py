@@ -137,6 +137,17 @@ def test_a_webhook_that_fails_is_logged_without_its_secrets(server, monkeypatch,
     assert all(path != "/elsewhere" for path, *_ in server.posted)
 
 
+def test_the_path_of_a_webhook_is_in_no_log_and_a_token_of_letters_in_no_job(server, caplog):
+    """Letters alone may be words: those that are short stay out of logs, as all paths do."""
+    server.answer = lambda handler: server.with_code(handler, 500)
+    with notifying(job_with(url=f"{server.url}/hooks/QwErTyUiOpAs")) as notes:
+        notes.add(failed(DAMAGED))
+    assert f"[notify] {server.url} was not told of failure" in caplog.text
+    assert "QwErTy" not in caplog.text
+    with pytest.raises(ConfigurationError):
+        job_with(url="https://example.org/hooks/QwErTyUiOpAsDfGhJkLzXcVb")
+
+
 def test_a_command_gets_json_and_one_that_fails_or_hangs_ends_no_pass(tmp_path, caplog):
     def told(code, *, seconds=20.0):
         command = [sys.executable, "-c", code, str(tmp_path / "told")]

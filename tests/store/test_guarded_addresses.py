@@ -31,6 +31,36 @@ def test_an_address_is_stripped_alone_and_in_a_sentence(address, public):
     assert without_secrets(f'"{address}", "x@y"', address) == f'"{public}", "x@y"'
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "dask::s3://bucket/a.zarr",
+        "local://{folder}/a.zarr",
+        "simplecache::file://{folder}/a.zarr",
+        "simplecache::https://host/a.zarr",
+        "zip://::simplecache::https://host/a.zip",
+        "zip://::{folder}/a.zip",
+        "sftp://me:s3cret@host/a.zarr",
+        "libarchive://a.zarr::https://host/a.7z",
+        "github://owner:name@/a.zarr",
+        "dir::file:///etc",
+        "tar://::https://host/a.tar",
+        "ftp://host/a.zarr",
+        "hdfs://host/a.zarr",
+        "data:text/plain;base64,AA==://x",
+        "HTTPS://host/a.zarr",
+    ],
+)
+def test_addresses_that_follow_links_or_do_not_end_are_refused_before_anything_is_opened(address, tmp_path):
+    """A link of the store leads to a file of somebody else."""
+    (tmp_path / "a.zarr").mkdir()
+    (tmp_path / "a.zarr" / "zarr.json").symlink_to("/etc/passwd")
+    with pytest.raises(ConfigurationError) as refusal:
+        open_zarr(address.format(folder=tmp_path))
+    assert refusal.value.key == "address"
+    assert "s3cret" not in str(refusal.value)
+
+
 @pytest.mark.parametrize("scheme", ["memory", "http", "unknown"])
 def test_a_store_that_does_not_open_is_named_without_them(scheme):
     with pytest.raises((DataError, ConfigurationError), match=r"127\.0\.0\.1:1/absent") as told:

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, NotReadyError
 from cagp_dist.extras import from_extra
 from cagp_dist.fields.stores.cds_cache import COLLECTION
+from cagp_dist.text import is_loopback, without_secrets
 
 if TYPE_CHECKING:
     from ecmwf.datastores import Client
@@ -142,6 +144,14 @@ def _credentials() -> tuple[str, str]:
         raise ConfigurationError(
             f"no key for the Climate Data Store ({error}). {HOW_TO_MAKE_A_KEY}", key="credentials"
         ) from error
+    parts = urlsplit(endpoint)
+    if parts.scheme != "https" and not is_loopback(parts.hostname):
+        shown = without_secrets(f"{parts.scheme}://{parts.hostname}", endpoint)
+        raise ConfigurationError(
+            f"the key would go to {shown} without encryption; expected https://, as {ENDPOINT}. Correct "
+            "CDSAPI_URL, or url in ~/.cdsapirc.",
+            key="plain-http",
+        )
     if not (key.isascii() and key.isprintable()) or " " in key:
         # such a key cannot be sent, and the error of whoever tries would quote it
         raise ConfigurationError(

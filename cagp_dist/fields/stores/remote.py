@@ -101,6 +101,10 @@ def _opened(url: str) -> Iterator[xr.Dataset]:
     except CagpError as error:
         raise error.told(before=f"{address}:") from error
     except ImportError as error:
+        if address.startswith(("az://", "abfs://")):  # of no extra
+            raise ConfigurationError(
+                f"reading {address} needs another package ({error}). Run: pip install adlfs", key="no-package"
+            ) from error
         raise no_package("cloud", "another package", f"reading {address}", error) from error
     except FileNotFoundError as error:
         raise DataError(
@@ -109,12 +113,6 @@ def _opened(url: str) -> Iterator[xr.Dataset]:
             key="no-store",
         ) from error
     except Exception as error:  # every file system and codec has its own family of errors
-        if "rotocol not known" in str(error):
-            raise ConfigurationError(
-                f"the address {address} has an unknown file system ({error}); expected a path, or a URL such "
-                "as https://, s3:// or gs://.",
-                key="address",
-            ) from error
         raise DataError(
             f"cannot read the Zarr store {address} ({type(error).__name__}: {error}). Check the address and "
             "the network, then run again; a store that stays unreadable is damaged.",

@@ -16,7 +16,7 @@ Occasion = Literal["success", "failure", "drift"]
 REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 _SECRET_HEADER = re.compile(r"auth|token|secret|key|password|cookie|signature", re.IGNORECASE)
-_TOKEN = re.compile(r"(?=[^/]*\d)[\w.~-]{20,}")
+_TOKEN = re.compile(r"(?=[^/]*\d)[\w.~-]{20,}|[A-Za-z]{20,}")
 _QUERY_PART = re.compile(r"([\w.-]*=)?\$+|")  # of an address, with $ for each reference
 _SECRET_WORD = re.compile(
     r"(auth|token|secret|key|passw|cookie|signature)[\w-]*\s*[:=]\s*[^\s/.]|\b(bearer|basic)\s+\S",
