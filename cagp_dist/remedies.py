@@ -55,6 +55,8 @@ class Remedy(Enum):
 
 
 _NAMES_IN_JOBS = {"value": "variable"}
+_TABLES_IN_JOBS = {"transform": "prior", "outliers": "prior", "anisotropy": "prior"}  # not [observations]
+_ONLY_IN_CALLS = ("at",)
 _IN_WHERE = ("times", "area", "grid_degrees", "check_range")  # keys of a job that `krige` takes in ``where``
 
 
@@ -63,7 +65,7 @@ class Setting:
     """One way out: an argument of `krige` with the value that helps, or that key of ``[observations]``."""
 
     name: str  # of the argument, such as ``"where"``
-    value: object  # that helps: texts, numbers, sequences and mappings of them
+    value: object  # that helps: texts, numbers, sequences and mappings of them; objects for calls alone
     so_that: str = ""  # what it does, behind the setting, such as "if they were observed"
 
     @property
@@ -75,10 +77,12 @@ class Setting:
         return f"say {name}={_in_python(value)} {self.so_that}".rstrip()
 
     @property
-    def in_job(self) -> str:
-        """Write it as a key of a job file."""
-        name = _NAMES_IN_JOBS.get(self.name, self.name)
-        return f"write {name} = {_in_toml(self.value)} in [observations] {self.so_that}".rstrip()
+    def in_job(self) -> str | None:
+        """Write it as a key of a job file; None where a job has none, or not this value."""
+        if self.name in _ONLY_IN_CALLS or not isinstance(self.value, str | float | int | Sequence | Mapping):
+            return None
+        name, table = _NAMES_IN_JOBS.get(self.name, self.name), _TABLES_IN_JOBS.get(self.name, "observations")
+        return f"write {name} = {_in_toml(self.value)} in [{table}] {self.so_that}".rstrip()
 
 
 def _in_python(value: object) -> str:

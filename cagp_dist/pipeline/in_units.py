@@ -5,6 +5,7 @@ Probabilities are the same of y. Medians and quantiles are taken back by the inv
 deviations and scores are those of the distribution of y.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Solution
+from cagp_dist.pipeline.recalibration import Distribution
 from cagp_dist.predictive import Gaussian, Predictive, QuantileTable
 from cagp_dist.predictive.transforms import Transform, Transformed
 
@@ -51,6 +53,12 @@ def field_in_units(solution: Solution, transform: Transform, factor: Array | Non
     if solution.quantiles is None:
         return normal_in_units(mean, by * solution.std, transform)
     return quantiles_in_units(mean + by * (np.moveaxis(solution.quantiles, 1, 0) - mean), transform)
+
+
+def distribution_in_units(found: Distribution, transform: Transform) -> Distribution:
+    """Take distributions of observations back, (T, q)."""
+    by_level = quantiles_in_units(np.moveaxis(found.quantiles, 1, 0), transform)
+    return replace(found, std=by_level.std, quantiles=np.moveaxis(by_level.quantiles, 0, 1))
 
 
 def folds_in_units(found: LeftOutFolds, transform: Transform) -> LeftOutFolds:

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import ndtri
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.verification.scores import point_scores, unscored
@@ -15,6 +16,7 @@ from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.pipeline.background import Background, Innovations
 from cagp_dist.pipeline.carried import update
 from cagp_dist.pipeline.censoring import DRAWS, drawn, fit_with_draws, mixed
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_fit import fit_field
 from cagp_dist.pipeline.field_solves import DrawnFields, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import (
@@ -261,7 +263,9 @@ def score(task: Task, priors: Priors, solution: Solution, distributions: Distrib
     mean, std = solution.mean[:, at], solution.std[:, at]
     scores, mixtures = unscored(held.values.shape), priors.model.integrated is not None
     transform, of_draws = task.observations.transform, solution.of_targets(at).drawn
-    found = Distribution.room_for(mean.shape) if mixtures or of_draws is not None else None
+    found = None
+    if mixtures or of_draws is not None or transform is not None:
+        found = Distribution.room_for(mean.shape)
     for chosen, part, model in _predicted_together(task, priors):
         parts = distributions_of_observations(
             mean[:, chosen],
@@ -388,6 +392,7 @@ def _together(solutions: list[Solution], columns: list[Indices], total: int, tes
         sampled=last.sampled,
         drift=last.drift,
         drawn=_together_drawn(solutions, columns, total),
+        quantiles=_together_quantiles(solutions, columns, total),
         computational_std=_placed(known, columns, total) if len(known) == len(unfinished) else None,
         computational_std_known=all(each.computational_std_known for each in solutions),
     )
@@ -405,6 +410,18 @@ def _together_drawn(solutions: list[Solution], columns: list[Indices], total: in
         means[..., at] = solution.mean[:, None] if own is None else own.means
         scale[:, at] = solution.std if own is None else own.scale
     return DrawnFields(means, scale)
+
+
+def _together_quantiles(solutions: list[Solution], columns: list[Indices], total: int) -> Array | None:
+    """Put quantiles (T, L, q) of fields in their columns; those of a normal distribution where it is one."""
+    if all(solution.quantiles is None for solution in solutions):
+        return None
+    scores = ndtri(np.array(QUANTILE_LEVELS))[:, None]
+    found = np.empty((len(solutions[0].mean), len(QUANTILE_LEVELS), total))
+    for solution, at in zip(solutions, columns, strict=True):
+        own = solution.quantiles
+        found[..., at] = solution.mean[:, None] + solution.std[:, None] * scores if own is None else own
+    return found
 
 
 def _placed(parts: list[Array], columns: list[Indices], total: int) -> Array:

@@ -155,7 +155,8 @@ class Result:
     @property
     def has_distributions(self) -> bool:
         """Whether an observation has another distribution than the normal one of mean and std."""
-        return self.corrected or self.priors.model.integrated is not None
+        mixture = self.priors.model.integrated is not None or self.solution.drawn is not None
+        return self.corrected or mixture or self.task.observations.transform is not None
 
     def distribution_at(self, kind: str | None = None) -> Distribution:
         """Distribution (T, q) of an observation with the usual noise at targets of a kind, or all."""

@@ -155,8 +155,9 @@ def _above_bounds(observed: Observations, asked: str) -> Compared:
         raise ArgumentError(
             f"transform is {asked!r}, values are zero, which are censored, and {what}, which do not go "
             "together yet; expected places whose fields are maps of their own, or a transform in which zeros "
-            f"are values: transform=cagp.BoxCox(0.5, shift={shift:.3g}).",
+            "are values, with a shift as large as the smallest step between them.",
             key="zeros-with-others",
+            remedies=(Setting("transform", BoxCox(0.5, shift=float(f"{shift:.3g}"))),),
         )
     hidden = below | (values == 0.0) if zeros else below
     seen = values[~hidden]
@@ -359,11 +360,13 @@ def _check_positive(asked: str, values: Array) -> None:
         step = resolution(values)
         power = 0.5 if asked == "sqrt" else 0.0
         raise DataError(
-            f"transform is {asked!r}, and values reach down to {low:g}; expected values above zero. Take "
-            f'"asinh", or add a constant: transform=cagp.BoxCox({power:g}, shift={step - low:.4g}), whose '
-            f"shift has the smallest step between values, {step:.4g}, in it.",
+            f"transform is {asked!r}, and values reach down to {low:g}; expected values above zero, or a "
+            f"constant beside them in which the smallest step between values, {step:.4g}, is.",
             key="transform-negative",
-            remedies=(Setting("transform", "asinh"),),
+            remedies=(
+                Setting("transform", "asinh"),
+                Setting("transform", BoxCox(power, shift=float(f"{step - low:.4g}"))),
+            ),
         )
 
 

@@ -287,6 +287,7 @@ def fit_prior(
 ) -> FittedPrior:
     """Fit the numbers of a job's kernel, of a sum all of them, and the noise variance."""
     task, table, units = prepared.to_fit, prepared.job.prior, prepared.points.variable.units
+    units = "" if prepared.points.transform is not None else units
     decide = task.observed if task.fitted_to is None else task.fitted_to
     if decide.in_time:
         _check_times(decide)
@@ -298,7 +299,8 @@ def fit_prior(
     model = fit(task, execution, progress=lambda state: execution.progress(None, _shown(state)))
     sites = model.sites
     assert sites is not None
-    where = fitted_to_sites(table, decide, sites)
+    hidden = decide.censored is not None and bool(decide.censored.any())  # whose draws stand for fields
+    where = model.fitted_to if hidden else fitted_to_sites(table, decide, sites)
     note(f"to {where}, on {execution.executor.description}")
     note(f"likelihood: {sites.likelihood}")
     mean = model.mean
@@ -306,7 +308,7 @@ def fit_prior(
         decide, mean = innovations_over_scale(decide, mean, None)
     noise = np.broadcast_to(model.of_observations(decide).noise_variance, decide.north.shape)[sites.chosen]
     own = mean_of(mean, decide, sites.chosen, sites.times)
-    worth = effective_times(model.kernel, noise, sites, decide, own)
+    worth = float(decide.fields) if hidden else effective_times(model.kernel, noise, sites, decide, own)
     hours_error, days = None, None
     if table.is_previous:
         model, hours_error, days = fit_in_time(prepared, model, execution)
@@ -315,7 +317,7 @@ def fit_prior(
         fit_to=table.fit_to,
         where=where,
         likelihood=sites.likelihood,
-        times=sites.times.size,
+        times=decide.fields if hidden else sites.times.size,
         effective_times=worth,
         units=units,
         hours_error=hours_error,
@@ -394,6 +396,8 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
     if table.bias_by:
         mean.append(f"bias_by = [{', '.join(map(_quoted, table.bias_by))}]")
         numbers.append(f"bias_std = [{', '.join(f'{std:.6g}' for std in fitted.model.bias_std.values())}]")
+    if table.transforms:
+        mean.append(f"transform = {_quoted(table.transform)}")
     kernel = [f"{key} = {_written(name)}" for key, name in kernel_keys(fitted.prior.kernel).items()]
     return "\n".join(["[prior]", *kernel, *mean, *numbers])
 

@@ -11,7 +11,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.recalibration.sharp import FittedSharp
-from cagp_dist.calibration.verification.scores import PointScores, Scores, scores
+from cagp_dist.calibration.verification.scores import PointScores, Scores, point_scores, scores
 from cagp_dist.calibration.verification.strata import (
     ROUGHNESS_POINTS,
     Strata,
@@ -25,6 +25,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.field_solves import SampledMap, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.in_units import distribution_in_units, field_in_units
 from cagp_dist.pipeline.labelled_fit import shared_stds, variances_of
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeansByLabel
@@ -32,6 +33,8 @@ from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.recalibration import Distribution, Distributions
 from cagp_dist.pipeline.steps import FEW_PLACES
 from cagp_dist.pipeline.task import Result
+from cagp_dist.predictive import Gaussian
+from cagp_dist.predictive.transforms import transform_of
 from cagp_dist.service.events import Clock
 from cagp_dist.service.filtered_jobs import state_group_of
 from cagp_dist.service.job_fit import FittedPrior, by_name, kernel_keys, numbers_of, prior_numbers
@@ -94,7 +97,9 @@ def _groups_of_one(prepared: PreparedJob, result: Result) -> dict[str, xr.Datase
     """Arrange the result of one variable."""
     found = _Found(prepared, result)
     points, train = prepared.points, prepared.design.train
-    observed = schema.values_group("observations", **_placed(prepared, train), values=points.values[:, train])
+    observed = schema.values_group(
+        "observations", **_placed(prepared, train), values=prepared.of_values.values[:, train]
+    )
     groups = {**_of_test_points(found), "observations": observed}
     if prepared.design.cells is not None:
         groups |= _of_maps(found, prepared.design.cells)
@@ -153,7 +158,41 @@ class _Found:
         """Give the distribution of observations (T, q) at points X (q, p) where none was made."""
         if not self.result.has_distributions:
             return None
-        return self.result.distribution_of(mean, std, MapPoints(X), kind)
+        drawn = self.solution.of_targets(self.prepared.columns[kind]).drawn
+        return self.result.distribution_of(mean, std, MapPoints(X), kind, drawn=drawn)
+
+    def predicted(
+        self, kind: str, distribution: Distribution | None, noise_variance: float | Array
+    ) -> dict[str, Any]:
+        """Give what is predicted (T, q) at targets of a kind, in the unit of the data."""
+        mean, std, unfinished = self.mean(kind), self.std(kind), self.unfinished(kind)
+        transform = self.prepared.points.transform
+        if transform is None:
+            return {
+                "mean": mean,
+                "std": std,
+                "computational_std": unfinished,
+                "distribution": distribution,
+                "noise_variance": noise_variance,
+            }
+        assert distribution is not None
+        own = self.solution.of_targets(self.prepared.columns[kind])
+        factor = distribution.correction(std, noise_variance)
+        found = field_in_units(own, transform, factor if distribution.recalibrated else None)
+        zero = None
+        if not np.isneginf(transform.end):
+            zero = found.least if own.drawn is None else own.drawn.probability_below(transform.end)
+        if unfinished is not None:
+            share = np.divide(found.std, std, out=np.zeros(std.shape), where=std > 0.0)
+            unfinished = share * unfinished
+        return {
+            "mean": found.mean,
+            "std": found.std,
+            "computational_std": unfinished,
+            "distribution": distribution_in_units(distribution, transform),
+            "median": found.median,
+            "probability_zero": zero,
+        }
 
 
 def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
@@ -165,7 +204,6 @@ def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
     assert result.plain is not None
     assert result.scores is not None
     noise, observed = result.priors.noise_of(task.held_out), task.held_out.values
-    mean, std = found.mean("held out"), found.std("held out")
     trace = [_scores(prepared, noise, step, observed) for step in solution.steps[:-1]]
     trace.append(_pooled(result.plain, design.test_weights))
     calibration = evaluation.calibration_group(
@@ -180,12 +218,8 @@ def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
     posterior = schema.prediction_group(
         "posterior",
         **at,
-        mean=mean,
-        std=std,
-        noise_variance=noise,
-        observed=observed,
-        computational_std=found.unfinished("held out"),
-        distribution=result.of_held_out,
+        observed=prepared.of_values.values[:, design.test],
+        **found.predicted("held out", result.of_held_out, noise),
     )
     if prepared.labels:
         by = " and ".join(prepared.labels)
@@ -212,7 +246,7 @@ def strata_of_test(prepared: PreparedJob) -> list[Strata]:
         points.north[test],
         points.east[test],
         space=points.space,
-        roughness=roughness_of_test(points.values, points.positions, prepared.design),
+        roughness=roughness_of_test(prepared.of_values.values, points.positions, prepared.design),
         units=points.variable.units,
     )
     if prepared.seen is None:
@@ -270,24 +304,23 @@ def _of_maps(found: _Found, cells: MapCells) -> dict[str, xr.Dataset]:
     """Arrange the map with error bars, the fine one of the mean if there is one, and draws of its error."""
     prepared, solution, points = found.prepared, found.solution, found.prepared.points
     sampled, fine, spacing = solution.sampled, prepared.design.mean_cells, prepared.spacing
-    mean, std, unfinished = found.mean("cells"), found.std("cells"), found.unfinished("cells")
+    mean, std = found.mean("cells"), found.std("cells")
     if sampled is not None:
-        mean, std, unfinished = sampled.mean, sampled.std, None
+        mean, std = sampled.mean, sampled.std
     distribution = None  # nobody observes a mean over a cell
     if not cells.nodes_per_side(spacing):
         at = cells.X if prepared.depths is None else np.tile(cells.X, (prepared.depths.size, 1))
         distribution = found.distribution_at("cells", mean, std, at)
+    said = found.predicted("cells", distribution, found.result.usual_noise)
+    if sampled is not None:
+        said |= {"mean": mean, "std": std, "computational_std": None}
     fields = partial(_fields, cells, prepared.depths)
     group = _map_group(
         points,
         cells,
         spacing,
         fields,
-        mean=mean,
-        std=std,
-        noise_variance=found.result.usual_noise,
-        computational_std=None if unfinished is None else fields(unfinished),
-        distribution=None if distribution is None else distribution.on_grid(fields),
+        said,
         depths=prepared.depths,
         depth_units=prepared.depth_units,
     )
@@ -299,7 +332,7 @@ def _of_maps(found: _Found, cells: MapCells) -> dict[str, xr.Dataset]:
         }
     groups = {"map" if fine is None else "map_std": group}
     if fine is not None and solution.fine_mean is not None:
-        groups["map"] = _map_group(points, fine, spacing, fine.fields, mean=solution.fine_mean)
+        groups["map"] = _map_group(points, fine, spacing, fine.fields, {"mean": solution.fine_mean})
     return groups
 
 
@@ -316,21 +349,23 @@ def _map_group(
     cells: MapCells,
     spacing: float,
     fields: Callable[[Array], Array],
-    *,
-    mean: Array,
-    std: Array | None = None,
+    said: Mapping[str, Any],
     **others: Any,
 ) -> xr.Dataset:
     """Arrange a map, of means over its cells where these are asked for."""
+    on_grid: dict[str, Any] = {
+        name: fields(held) if isinstance(held, np.ndarray) else held for name, held in said.items()
+    }
+    if (distribution := said.get("distribution")) is not None:
+        on_grid["distribution"] = distribution.on_grid(fields)
     group = schema.prediction_group(
         "map",
         times=points.times,
         north=cells.north,
         east=cells.east,
         space=cells.space,
-        mean=fields(mean),
-        std=None if std is None else fields(std),
         variable=points.variable,
+        **on_grid,
         **others,
     )
     if nodes := cells.nodes_per_side(spacing) ** 2:
@@ -349,11 +384,9 @@ def _of_places(found: _Found, wanted: Wanted) -> xr.Dataset:
         north=wanted.north,
         east=wanted.east,
         space=wanted.space,
-        mean=mean,
-        std=std,
-        noise_variance=found.result.usual_noise,
-        computational_std=found.unfinished("places"),
-        distribution=found.distribution_at("places", mean, std, wanted.X),
+        **found.predicted(
+            "places", found.distribution_at("places", mean, std, wanted.X), found.result.usual_noise
+        ),
         variable=found.prepared.points.variable,
         names=wanted.names,
         depths=wanted.depths,
@@ -410,6 +443,11 @@ def _scores(prepared: PreparedJob, noise: float | Array, step: SolveStep, observ
     mean = step.mean[:, : test.size]
     with_noise = np.sqrt(step.std[:, : test.size] ** 2 + noise)
     there = ~np.isnan(observed)
+    if (transform := prepared.points.transform) is not None:
+        of_values = point_scores(
+            Gaussian(mean[there], with_noise[there]), observed[there], transform=transform
+        )
+        return of_values.pooled(weights=weights[np.nonzero(there)[1]])
     if there.all():
         return scores(mean, with_noise, observed, weights=weights)
     # each observation with the weight of its place
@@ -465,6 +503,7 @@ def attributes_of(
         **_blocks(prepared),
         **({} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}),
         **_sharp(result.distributions),
+        **_transform_said(prepared),
         "prior": {**_kernel_said(model), "mean": job.prior.mean, **estimate},
         **({} if result.innovations is None else {INNOVATIONS: result.innovations.attributes()}),
         **({} if prepared.carried is None else {PREVIOUS_RUN: prepared.carried.attributes()}),
@@ -491,6 +530,20 @@ def attributes_of(
     return {
         **attributes,
         "fit": {**fitted.attributes(), "hyperparameters": model.numbers, **_intervals(model)},
+    }
+
+
+def _transform_said(prepared: PreparedJob) -> dict[str, object]:
+    """Say by what the values were transformed, and of what the numbers are then."""
+    transform = prepared.points.transform
+    if transform is None:
+        return {}
+    written = repr(transform)
+    return {
+        "transform": transform.text,
+        "transform_comment": "Kernel and noise are those of the transformed values; means, standard "
+        "deviations, quantiles and scores are those of the values.",
+        **({"transform_object": written} if transform_of(written) == transform else {}),
     }
 
 
@@ -522,7 +575,7 @@ def self_contained(
         "license": rights.license,
         "acknowledgement": rights.attribution,
         **({name: noise} if (noise := attributes.get(name := "noise_variance")) is not None else {}),
-        **({"noise_variance_units": square_of(units)} if units else {}),
+        **({"noise_variance_units": square_of(units)} if units and points.transform is None else {}),
     }
     return {name: group.assign_attrs(said) for name, group in groups.items()}
 

@@ -57,6 +57,7 @@ from cagp_dist.service.results import (
 from cagp_dist.service.sharp_jobs import FACTORS, sharpened
 from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_job
 from cagp_dist.service.task import PreparedJob, Simulations, choice_line, prepare_job
+from cagp_dist.service.transformed_jobs import TransformedJob, transformed_job
 from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import Workers, memory_limit, workers_of
 from cagp_dist.store.addresses import in_object_store
@@ -181,7 +182,11 @@ def run(
         if (done := output.published(prepared.run_key)) is not None:
             checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(output, done, prepared)
-        work, task = _Stages(job.cluster, clock, workers), prepared.task
+        work, compared = _Stages(job.cluster, clock, workers), ""
+        if job.prior.transforms:
+            chosen = work.done("Transform", partial(_transformed, prepared))
+            prepared, compared = chosen.prepared, chosen.compared()
+        task = prepared.task
         fit, model = _fit(prepared, work, checkpoints)
         check_goes_on(prepared, model)
         if task.carried is not None and fit is not None:
@@ -208,6 +213,8 @@ def run(
             executor=workers().description,
             clock=clock,
         )
+        if compared:
+            attributes["transform_log_likelihoods"] = compared
         with clock.stage("Publication"):
             key, source = prepared.run_key, prepared.provenance["source"]
             whole = self_contained(groups, attributes, prepared.points, source=source, run_key=key)
@@ -235,6 +242,12 @@ def _check_simulated(job: Job) -> None:
             "fields of the prior are not drawn with [prior] bias_by; test the job without it, or compare "
             "with held-out observations, as each run does.",
             key="simulation-of-shared-errors",
+        )
+    if job.prior.transforms:
+        raise ConfigurationError(
+            "fields of the prior are not drawn with [prior] transform; test the job without it, or compare "
+            "with held-out observations, as each run does.",
+            key="simulation-of-transformed",
         )
     if job.prior.is_previous:
         raise ConfigurationError(
@@ -323,7 +336,7 @@ def _fit(
 @in_words_of_the_job()
 def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
     """Fit the numbers of a job's prior, whether it states them or not, also where that does not end well."""
-    return _done_with_observations(job, "Fit", _fitted, observe)
+    return _done_with_observations(job, "Fit", _fitted_as_asked, observe)
 
 
 @in_words_of_the_job()
@@ -349,12 +362,26 @@ def _done_with_observations(
         return _Stages(job.cluster, clock, workers).done(name, partial(work, prepared))
 
 
+def _fitted_as_asked(prepared: PreparedJob, stage: JobStage, execution: Execution) -> FittedPrior:
+    """Fit numbers to the values as a job transforms them."""
+    if prepared.job.prior.transforms:
+        prepared = _transformed(prepared, stage, execution).prepared
+    return _fitted(prepared, stage, execution)
+
+
 def _checked(
     prepared: PreparedJob, stage: JobStage, execution: Execution, *, rate: float
 ) -> CheckedObservations:
     """Check what the job reads, also what it holds out, and sum it up."""
     found = checked_observations(prepared, rate, execution)
     stage.summary = f"{found.checked.count:,} of {found.points.count:,} values flagged"
+    return found
+
+
+def _transformed(prepared: PreparedJob, stage: JobStage, execution: Execution) -> TransformedJob:
+    """Transform the values as a job asks, and sum it up."""
+    found = transformed_job(prepared, execution)
+    stage.summary = found.line()
     return found
 
 

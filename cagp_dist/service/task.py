@@ -73,6 +73,7 @@ from cagp_dist.pipeline.recalibration import Errors, Recalibration
 from cagp_dist.pipeline.solve_plans import choose_solver
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.task import HeldOut, Task
+from cagp_dist.predictive.transforms import Identity, Transform
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints
@@ -87,7 +88,7 @@ from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import content_sha256
-from cagp_dist.text import shown_time
+from cagp_dist.text import counted, shown_time
 from cagp_dist.variables import Variable
 from cagp_dist.versions import numerical_version
 
@@ -299,6 +300,41 @@ class PreparedJob(ChosenPoints):
     provenance: Mapping[str, str]  # source of the field, and digests of it and of all else that is read
     simulations: Simulations | None = None  # fields of the prior that are solved for as well
     fit_points: Observations | None = None  # the field at the times of the fit, if not its own
+    as_read: Observations | None = None  # the points with their values, where those above are transformed
+
+    @property
+    def of_values(self) -> Observations:
+        """The points with values in the unit of the variable."""
+        return self.points if self.as_read is None else self.as_read
+
+    def transformed(self, transform: Transform) -> "PreparedJob":
+        """Take the values by a transform; `DataError` if it has none of some of them, held-out ones too."""
+        if isinstance(transform, Identity):
+            return self
+        points = self.points.transformed(transform)
+        lost = self.points.present & ~np.isfinite(points.values)
+        if lost.any():
+            raise DataError(
+                f"[prior] transform is {transform.text}, and {counted(int(lost.sum()), 'held-out value')} "
+                f"such as {self.points.values[lost][0]:g} lie where it has none; expected values like those "
+                'that are observed. Take transform = "asinh", or draw other test points.',
+                key="transform-held-out",
+            )
+        if points.censored is not None and (said := self._not_beside_censored()):
+            raise ConfigurationError(
+                f"[prior] transform is {transform.text}, values are zero, which are censored, and {said} was "
+                "given, which do not go together yet; leave it out.",
+                key="zeros-with-others",
+            )
+        return replace(self, points=points, as_read=self.points)
+
+    def _not_beside_censored(self) -> str:
+        """Name what draws of censored values do not have."""
+        refused = {
+            f'[recalibration] method = "{self.recalibration.method}"': self.recalibration.method != "none",
+            'hyperparameters = "integrate"': self.job.prior.hyperparameters == "integrate",
+        }
+        return " and ".join(name for name, there in refused.items() if there)
 
     @cached_property
     def task(self) -> Task:
@@ -395,6 +431,7 @@ class PreparedJob(ChosenPoints):
             fixed=fixed,
             nugget_std=nugget,
             anisotropy=table.anisotropy,
+            outliers=table.outliers,
             hyperparameters=table.hyperparameters,
             obstacle=self._obstacle,
             in_time=in_time.get(table.time_kernel or AUTO, COMPARED_IN_TIME),

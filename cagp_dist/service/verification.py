@@ -11,8 +11,10 @@ import xarray as xr
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
 from cagp_dist.pipeline import NAMES, Neighbours
 from cagp_dist.pipeline.field_solves import Execution
+from cagp_dist.pipeline.in_units import field_in_units
 from cagp_dist.pipeline.map_points import Targets
 from cagp_dist.pipeline.steps import fit, predict
+from cagp_dist.predictive.transforms import transform_of
 from cagp_dist.runtime import open_executor
 from cagp_dist.service.filtered_jobs import check_goes_on
 from cagp_dist.service.ingest import peek
@@ -75,8 +77,12 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
         solution = predict(replace(part, targets=targets), model, execution)
     name, last = prepared.points.variable.name, solution.steps[-1]
     scale = float(np.sqrt(model.kernel.variance))
+    mean, std = last.mean, last.std
+    if (transform := prepared.points.transform) is not None:
+        in_units = field_in_units(solution, transform)
+        mean, std, scale = in_units.mean, in_units.std, float(np.nanstd(prepared.of_values.values))
     largest = 0.0
-    for said, found in ((f"{name}_mean", last.mean), (f"{name}_std", last.std)):
+    for said, found in ((f"{name}_mean", mean), (f"{name}_std", std)):
         found = found[:, : test.size][:, drawn if together else slice(None)]
         # a standard deviation that all times share has no axis of them
         published = np.broadcast_to(np.atleast_2d(posterior[said].values)[:, places], found.shape)
@@ -87,7 +93,8 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
             where = ", ".join(f"{name} {float(there[name]):g}" for name in there.coords if name in _AXES)
             raise StoreError(
                 f"{said} of {run} at {where} differs from another solve by {differences[worst]:.2g} standard "
-                f"deviations of the prior; expected {TOLERANCE:g} at most. The run is not that of its job: "
+                f"deviations of the {'prior' if transform is None else 'values'}; expected {TOLERANCE:g} at "
+                "most. The run is not that of its job: "
                 "do the job again with another output root, and compare.",
                 key="differs",
             )
@@ -151,4 +158,9 @@ def _prepared(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     key = "previous_sha256"
     if prepared.provenance.get(key) != made_from.get(key):
         raise NotSolvedAgainError(run, f"{before_it}, was replaced.")
-    return prepared
+    if "transform" not in attributes:
+        return prepared
+    transform = transform_of(str(attributes.get("transform_object")))
+    if transform is None:
+        raise NotSolvedAgainError(run, "it does not say by what its values were transformed.")
+    return prepared.transformed(transform)

@@ -79,6 +79,10 @@ _TABLE = """
     than the distance of the points: this is then the uncertainty of a value of the reanalysis.
 {v}: posterior observations (time @) field value
     observed {said}
+{v}_median: posterior? map? targets? (time @) field mean
+    median of {said} | Of the noise-free {noun}: of transformed values, half of whose distribution lies below.
+{v}_probability_zero: posterior? map? targets? (time @) 1 share
+    probability that {said} is zero | Or the least value there is: without the noise of an observation.
 {v}_std_computational: posterior? map? map_std? targets? regions? (time @) field std
     part of the posterior standard deviation of {said} that is unfinished computation, at most | Square root
     of an upper bound of the computational part of {v}_std**2: what more iterations of the solver would take
@@ -357,6 +361,7 @@ def _others(variable: Variable) -> dict[str, Attributes]:
         "{v}_std": {**error, **unchecked},
         "{v}": {**values, **unchecked},
         "{v}_quantile": {**values, **unchecked},
+        "{v}_median": {**values, **unchecked},
         "{v}_predictive_std": unchecked,
         "{v}_std_computational": unchecked,
     }

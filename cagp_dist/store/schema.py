@@ -46,6 +46,8 @@ def prediction_group(
     computational_std: ArrayLike | None = None,
     observed: ArrayLike | None = None,
     distribution: Distribution | None = None,
+    median: ArrayLike | None = None,
+    probability_zero: ArrayLike | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
     depths: ArrayLike | None = None,
@@ -53,7 +55,8 @@ def prediction_group(
 ) -> xr.Dataset:
     """Group ``posterior``, ``targets`` or ``map``: what was predicted, and what was observed there.
 
-    A map without ``std`` has the mean alone: its error bars are in ``map_std``, on a coarser grid.
+    A map without ``std`` has the mean alone: its error bars are in ``map_std``, on a coarser grid. With a
+    ``median`` the field is one of transformed values, and all is of the distribution of the values already.
 
     Shapes: (T, q), of error bars also (q,); of a map (T, P, Q) and (P, Q), at depths (T, d, P, Q).
     """
@@ -61,7 +64,7 @@ def prediction_group(
     if std is not None:
         std, noise = np.asarray(std), np.asarray(noise_variance)
         noisy = np.sqrt(std**2 + noise) if distribution is None else distribution.std
-        if distribution is not None and distribution.recalibrated:
+        if distribution is not None and distribution.recalibrated and median is None:
             by = distribution.correction(std, noise)
             std = by * std
             computational_std = None if computational_std is None else by * np.asarray(computational_std)
@@ -71,6 +74,8 @@ def prediction_group(
         f"{name}_predictive_std": noisy,
         f"{name}_std_computational": computational_std,
         f"{name}_quantile": None if distribution is None else distribution.quantiles,
+        f"{name}_median": median,
+        f"{name}_probability_zero": probability_zero,
         "local_scale": None if distribution is None else distribution.local_scale,
         name: observed,
     }
@@ -82,6 +87,8 @@ def prediction_group(
     )
     title = _TITLES[group].format(variable.long_name) + ("" if std is not None else ", mean")
     found = _of_distribution(dataset(group, where, arrays, variable, title=title), name, distribution)
+    if median is not None:
+        _say_transformed(found, name)
     if std is None:
         field = found[f"{name}_mean"]
         del field.attrs["ancillary_variables"]
@@ -212,6 +219,21 @@ def _say_mean_over(group: xr.Dataset, name: str, part: str, comment: str) -> Non
             "comment": f"Latent: the uncertainty of the mean of the noise-free field over the {part}, "
             f"mathematical and computational together{comment}",
         }
+
+
+def _say_transformed(group: xr.Dataset, name: str) -> None:
+    """Say of the arrays of a field of transformed values what they are of, in place."""
+    not_normal = f"which is not normal: its quantiles are {name}_quantile, those of no multiple of this."
+    group[f"{name}_std"].attrs["comment"] = (
+        "Of the distribution of the noise-free field, mathematical and computational uncertainty together, "
+        "WITHOUT noise. Values were transformed, so that it is not normal."
+    )
+    group[f"{name}_predictive_std"].attrs["comment"] = (
+        f"Of the distribution of an observation, noise included, {not_normal}"
+    )
+    group[f"{name}_quantile"].attrs["comment"] = (
+        "Of an observation, noise included: taken back from that of transformed values."
+    )
 
 
 def _of_distribution(group: xr.Dataset, name: str, distribution: Distribution | None) -> xr.Dataset:

@@ -7,13 +7,14 @@ from scipy.special import ndtri
 from cagp_dist.store.published_variables import PLAIN, QUANTILE_LEVEL
 
 LOCAL_SCALE, QUANTILE, PREDICTIVE_STD = "local_scale", "_quantile", "_predictive_std"
+MEDIAN, ZERO = "_median", "_probability_zero"
 
 
 def as_recalibrated(group: xr.Dataset, like: xr.Dataset) -> xr.Dataset:
     """Add the variables of recalibration that a group lacks and that of another run has.
 
     Quantiles are those of normal distributions, the local scale is 1, and scores without recalibration are
-    the scores.
+    the scores. Where values were not transformed, medians are means, and zero has no probability.
     """
     added = {}
     for name in map(str, like.data_vars):
@@ -22,6 +23,10 @@ def as_recalibrated(group: xr.Dataset, like: xr.Dataset) -> xr.Dataset:
             continue
         if name.endswith(PLAIN) and (same := name.removesuffix(PLAIN)) in group:
             found = group[same]
+        elif name.endswith(MEDIAN) and (mean := group.get(f"{name.removesuffix(MEDIAN)}_mean")) is not None:
+            found = mean
+        elif name.endswith(ZERO) and (mean := group.get(f"{name.removesuffix(ZERO)}_mean")) is not None:
+            found = xr.zeros_like(mean).where(mean.notnull())
         elif name == LOCAL_SCALE and (spread := _predictive_std(group)) is not None:
             found = xr.ones_like(spread)
         elif stem != name and (spread := group.get(f"{stem}{PREDICTIVE_STD}")) is not None:

@@ -21,6 +21,8 @@ from cagp_dist.predictive.transforms import Transform, Transformed
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 # Suffix of the published name of a measure in which each point counts with the area that it stands for
+AT_END = 0x7A65726F  # names the stream of random numbers of values that have a probability
+
 AREA_WEIGHTED = "_area_weighted"
 
 
@@ -126,10 +128,12 @@ def point_scores(
 ) -> PointScores:
     """Score each observation by its distribution; arguments and errors as of `scores_of`.
 
-    Of transformed values both are taken back, and scored in the unit of the data.
+    Of transformed values both are taken back, and scored in the unit of the data. The least value may have a
+    probability; the PIT of one is drawn evenly from zero to that, so that it is uniform where the
+    distributions are right (Czado, Gneiting & Held 2009).
     """
     if transform is not None:
-        distribution, observed = Transformed(distribution, transform), transform.inverse(observed)
+        return _of_transformed(distribution, np.asarray(observed, dtype=np.float64), levels, transform)
     value, chosen = _observations(distribution, observed), _levels(levels)
     widths, losses = np.empty((2, chosen.size, *value.shape))
     for index, level in enumerate(chosen):
@@ -146,6 +150,22 @@ def point_scores(
         interval_score=losses,
         levels=chosen,
     )
+
+
+def _of_transformed(
+    distribution: Predictive, z: Array, levels: Sequence[float], transform: Transform
+) -> PointScores:
+    """Score transformed observations in the unit of the data."""
+    of_values = Transformed(distribution, transform)
+    found = point_scores(of_values, transform.inverse(z), levels=levels)
+    at_end = z <= transform.end
+    if not at_end.any():
+        return found
+    generator = np.random.default_rng(np.random.SeedSequence(z.size, spawn_key=(AT_END,)))
+    drawn = 1.0 - generator.random(z.shape)[at_end]  # of (0, 1]
+    score = np.array(found.normal_score)
+    score[at_end] = ndtri(drawn * of_values.least_probability[at_end])
+    return replace(found, normal_score=score)
 
 
 def unscored(shape: tuple[int, ...]) -> PointScores:

@@ -267,6 +267,7 @@ class Job(JobTable):
             _refuse(
                 _not_of_variables(table, observations, before[0]),
                 _not_of_depths(table, observations, before[0]),
+                _not_as_they_are(table, observations, before[0]),
                 _misplaced(table, before[0], in_plane=in_plane),
             )
         if (observed := info.data.get("observations")) is not None:
@@ -362,6 +363,7 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     PriorTable: (
         *("fit_times", "covariates_missing", "covariates", "background", "background_std"),
         *("bias_by", "bias_std", "nugget_correlation"),
+        *("transform", "outliers"),
         *TIMED,
         *("depth_kernel", "depth_lengthscale"),
     ),
@@ -478,6 +480,39 @@ def _not_of_depths(
     )
 
 
+def _not_as_they_are(
+    prior: PriorTable, observations: ObservationsTable, design: DesignTable | None
+) -> Mistakes:
+    """Yield what does not go with values that are transformed, or of which some may be wrong."""
+    cells = None if design is None else design.map
+    others = {
+        "several variables": len(observations.variables) > 1,
+        "depths": observations.in_depth,
+        "[observations] noise_std, in the unit of the values,": observations.noise_std is not None,
+        "[observations] transform": observations.transform != "none",
+        "[design] regions": design is not None and design.regions is not None,
+        '[design] map kind = "cells"': cells is not None and cells.kind == "cells",
+        "[design] map std_samples": cells is not None and cells.std_samples is not None,
+        "[design] map std_resolution_degrees": cells is not None and cells.std_resolution_degrees is not None,
+    }
+    refused = " and ".join(name for name, there in others.items() if there)
+    yield (
+        prior.transforms and bool(refused),
+        f'transform = "{prior.transform}" cannot be combined with {refused}; leave either out. The mean of '
+        "values over a cell is not that of what they were transformed to",
+    )
+    others = {
+        "several variables": len(observations.variables) > 1,
+        "depths": observations.in_depth,
+        "a cross-validation": design is not None and isinstance(design.test, FoldPoints),
+    }
+    refused = " and ".join(name for name, there in others.items() if there)
+    yield (
+        prior.outliers != "keep" and bool(refused),
+        f'outliers = "{prior.outliers}" cannot be combined with {refused} yet; leave either out',
+    )
+
+
 def _is_in_plane(observations: ObservationsTable, design: DesignTable | None) -> bool:
     """Whether a job says a plane; of a file, which may say so itself, the unit of the design tells."""
     if observations.in_plane or design is None or not SOURCES[observations.kind].selects:
@@ -556,8 +591,17 @@ def _unlearned(table: RecalibrationTable, design: DesignTable | None, prior: Pri
         f'method = "{table.method}" cannot be combined with bias_by of [prior]: errors of observations that '
         "share one do not say how the field errs; leave either out",
     )
+    yield (
+        table.method != "none" and prior is not None and prior.outliers != "keep",
+        f'method = "{table.method}" cannot be combined with outliers = "robust" of [prior], and would learn '
+        "from values that are wrong; leave either out",
+    )
     if table.method != SHARP:
         return
+    yield (
+        prior is not None and prior.transforms,
+        f'method = "{SHARP}" cannot be combined with transform of [prior] yet; use another method',
+    )
     yield (
         prior is not None and prior.is_previous,
         f'method = "{SHARP}" tries other lengthscales, which the state of the previous run is not of; use '
@@ -590,6 +634,11 @@ def _unkept(output: OutputTable, _: DesignTable | None, prior: PriorTable | None
         output.keep_weights and prior is not None and bool(prior.bias_by),
         "keep_weights cannot be combined with bias_by of [prior], whose observations are of others each "
         "time; leave it out",
+    )
+    yield (
+        output.keep_weights and prior is not None and prior.transforms,
+        "keep_weights cannot be combined with a transform of [prior], whose results are not sums of values "
+        "times weights; leave it out",
     )
     yield (
         output.keep_weights and prior is not None and prior.in_time,

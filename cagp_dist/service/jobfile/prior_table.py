@@ -20,6 +20,8 @@ from cagp_dist.means import (
 )
 from cagp_dist.pipeline import NAMES, AnisotropyLike, Hyperparameters, each, way_of
 from cagp_dist.pipeline.defaults import KERNEL, MEAN
+from cagp_dist.pipeline.outliers import Outliers
+from cagp_dist.pipeline.transform_choice import NAMED
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, JobTable, Times, key
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     EachStd = float | tuple[float, ...] | None
     EachHours = float | tuple[float, ...] | None
     Anisotropy = AnisotropyLike
+    TransformName = str
 else:
+    TransformName = Annotated[Literal[NAMED], BeforeValidator(values.transform)]
     KernelSum = Annotated[Literal[AUTO, FITTED, *KERNELS], WrapValidator(values.kernel), PlainSerializer(str)]
     Anisotropy = Annotated[
         Literal["none", "auto", "fit"] | tuple[float, float],
@@ -150,6 +154,17 @@ class PriorTable(JobTable):
         'the whole globe, "auto": where the likelihood gains by it, "none", or { ratio = 3.0, '
         "azimuth_degrees = 30.0 }",
         "fit",
+    )
+    transform: TransformName = key(
+        "none",
+        f"{alternatives(NAMED)}: by what the values are made normal; results are those of the values. Zeros "
+        "are censored",
+        "log",
+    )
+    outliers: Outliers = key(
+        "keep",
+        '"robust": values that look wrong count less, where the likelihood gains by it; or "keep"',
+        "robust",
     )
     hyperparameters: Annotated[Hyperparameters, BeforeValidator(way_of)] = key(
         "auto",
@@ -262,6 +277,8 @@ class PriorTable(JobTable):
             self.covariates_missing is not None and not self.covariates,
             "covariates_missing given without covariates; leave it out",
         )
+        yield from self._mistakes_of_transform()
+        yield from self._mistakes_of_outliers(known is not None, numbers)
         yield from self._mistakes_of_shared_errors(known is not None, numbers)
         yield from self._mistakes_of_background(known is not None, numbers, mean)
         yield (
@@ -273,6 +290,40 @@ class PriorTable(JobTable):
             bool(self.covariates) and previous,
             f"covariates cannot be combined with {mean}, the map of a run, which does not tell how they vary "
             'between its cells; leave them out, or write mean = "quadratic-latitude"',
+        )
+
+    def _mistakes_of_transform(self) -> Iterator[tuple[bool, str]]:
+        """Yield what is said in the unit of values that are transformed."""
+        others = {
+            "time_kernel": self.time_kernel is not None,
+            "fit_times": self.fit_times is not None,
+            "bias_by": bool(self.bias_by),
+            "background": self.background is not None,
+            f'mean = "{self.mean}"': self.reads_mean or self.is_previous,
+        }
+        refused = " and ".join(name for name, there in others.items() if there)
+        yield (
+            self.transforms and bool(refused),
+            f'transform = "{self.transform}" cannot be combined with {refused}; leave either out',
+        )
+
+    def _mistakes_of_outliers(self, known: bool, numbers: str) -> Iterator[tuple[bool, str]]:
+        """Yield what has no noise that is wider for values that may be wrong."""
+        others = {
+            numbers: known,
+            "fit_times": self.fit_times is not None,
+            'fit_to = "field"': self.fit_to == "field",
+            "time_kernel": self.time_kernel is not None,
+            "depth_kernel": self.depth_kernel is not None,
+            "bias_by": bool(self.bias_by),
+            "a field as background_std": isinstance(self.background_std, str),
+            f'mean = "{self.mean}"': self.reads_mean or self.is_previous,
+        }
+        refused = " and ".join(name for name, there in others.items() if there)
+        yield (
+            self.outliers != "keep" and bool(refused),
+            f'outliers = "{self.outliers}" cannot be combined with {refused} yet; leave either out, or write '
+            'quality = "flag" in [observations], which drops values that all others contradict',
         )
 
     def _mistakes_of_shared_errors(self, known: bool, numbers: str) -> Iterator[tuple[bool, str]]:
@@ -466,6 +517,11 @@ class PriorTable(JobTable):
     def in_time(self) -> bool:
         """Whether all times inform each other: each value is a point in space and time."""
         return not self.is_previous and self.time_kernel is not None
+
+    @property
+    def transforms(self) -> bool:
+        """Whether the field may be one of transformed values, whose results are taken back."""
+        return self.transform != "none"
 
     @property
     def family(self) -> str:

@@ -1,0 +1,158 @@
+"""Jobs of values that are not normal: the same as calls, in the unit of the values throughout."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import lognorm
+
+import cagp_dist as cagp
+from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.report import write_report
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.run import run
+from cagp_dist.service.verification import NotSolvedAgainError, solve_again, verify_run
+from cagp_dist.store.zarr_arrays import read_group
+
+from ..jobs import job_text, map_grid
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """70 places of a field that is smooth in z, as concentrations and as rain; two days of them."""
+    folder, rng = tmp_path_factory.mktemp("values"), np.random.default_rng(4)
+    lat, lon = rng.uniform(45.0, 55.0, 70), rng.uniform(0.0, 15.0, 70)
+    z = np.sin(0.5 * lat) + np.cos(0.4 * lon) + 0.2 * rng.standard_normal(70)
+    at = {"lat": lat, "lon": lon}
+    rain = 3.0 * np.maximum(z - 0.3, 0.0) ** 1.7
+    pd.DataFrame({**at, "no2": np.exp(z), "rain": rain, "low": np.minimum(z, 0.0)}).to_csv(
+        folder / "once.csv", index=False
+    )
+    days = [pd.DataFrame({**at, "no2": np.exp(z + day), "time": f"2020-01-0{day + 1}"}) for day in range(2)]
+    pd.concat(days).to_csv(folder / "days.csv", index=False)
+    places = {"name": ["a", "b", "c"], "lat": [46.0, 50.0, 54.0], "lon": [3.0, 7.0, 12.0]}
+    pd.DataFrame(places).to_csv(folder / "places.csv", index=False)
+    return folder
+
+
+def job(folder, transform="log", *, table="once.csv", variable="no2", **tables):
+    observations = {"source": f"table:{folder / table}", "variable": variable}
+    if table == "once.csv":
+        observations["times"] = ["2020-01-01"]
+    settings = {
+        "observations": observations,
+        "design": {
+            "train": {"kind": "all"},
+            "test": {"kind": "folds", "count": 2},
+            "targets": f"table:{folder / 'places.csv'}",
+        },
+        "prior": {"kernel": "matern32", "hyperparameters": "plug-in", "transform": transform},
+        "solver": {"name": "cholesky"},
+        "cluster": {"scheduler": "serial"},
+        "output": {"root": folder / f"{transform}-{variable}-{table}"},
+    }
+    merged = {name: {**held, **tables.pop(name, {})} for name, held in settings.items()}
+    return parse_job(job_text(**merged | tables))
+
+
+def call(folder, transform, *, table="once.csv", variable="no2"):
+    return cagp.krige(
+        folder / table,
+        to=folder / "places.csv",
+        value=variable,
+        kernel="matern32",
+        hyperparameters="plug-in",
+        transform=transform,
+        solver=cagp.Cholesky(),
+        progress=False,
+    )
+
+
+def assert_same(path, found, variable):
+    targets = read_group(path, "targets")
+    for ours in ("mean", "std", "median", "predictive_std", *({"probability_zero"} & {*found.data_vars})):
+        published = targets[f"{variable}_{ours}"].values
+        np.testing.assert_allclose(published, found[ours].values.reshape(published.shape), rtol=1e-8)
+    quantiles = np.moveaxis(targets[f"{variable}_quantile"].values, 1, 0)
+    np.testing.assert_allclose(quantiles, found["quantile"].values.reshape(quantiles.shape), rtol=1e-8)
+    assert read_group(path).attrs["transform"] == found.attrs["transform"]
+
+
+@pytest.mark.parametrize(
+    ("transform", "table"),
+    [
+        ("log", "days.csv"),
+        ("normal-score", "once.csv"),
+        pytest.param("auto", "once.csv", marks=pytest.mark.exhaustive),
+        pytest.param("box-cox", "days.csv", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_job_is_the_call(folder, transform, table):
+    """Also of two times, each a map of its own."""
+    outcome = run(job(folder, transform, table=table))
+    verify_run(outcome.path)
+    assert_same(outcome.path, call(folder, transform, table=table), "no2")
+
+
+def test_zeros_are_censored_as_by_a_call(folder):
+    held_out = {"test": {"kind": "random", "count": 20, "seed": 1}}
+    outcome = run(job(folder, "sqrt", variable="rain", design=held_out))
+    verify_run(outcome.path)
+    assert solve_again(outcome.path, points=20) < 1e-9
+    posterior, observed = (read_group(outcome.path, name) for name in ("posterior", "observations"))
+    assert (posterior.rain_quantile >= 0.0).all()
+    assert (posterior.rain.values == 0.0).any()
+    known = pd.DataFrame({name: observed[name].values.ravel() for name in ("latitude", "longitude", "rain")})
+    known.to_csv(folder / "known.csv", index=False)
+    assert_same(outcome.path, call(folder, "sqrt", table="known.csv", variable="rain"), "rain")
+
+
+def test_scores_are_those_of_the_values(folder):
+    """By quadrature over the published quantiles' own distribution, a lognormal one."""
+    outcome = run(job(folder, "log"))
+    assert solve_again_is_refused(outcome.path)
+    posterior, scores = read_group(outcome.path, "posterior"), outcome.calibration
+    low, middle, high = (posterior.no2_quantile.sel(quantile_level=at).values for at in (0.025, 0.5, 0.975))
+    sigma = np.log(high / low) / (2.0 * 1.959963984540054)
+    expected = lognorm(s=sigma, scale=middle)
+    np.testing.assert_allclose(scores.pit.values, expected.cdf(posterior.no2.values), rtol=1e-6)
+    np.testing.assert_allclose(scores.nll_of_value.values, -expected.logpdf(posterior.no2.values), rtol=1e-6)
+    np.testing.assert_allclose(posterior.no2_predictive_std.values, expected.std(), rtol=1e-6)
+    root = read_group(outcome.path).attrs
+    assert root["transform"] == "log(y)"
+    assert "noise_variance_units" not in posterior.attrs
+    write_report(outcome.path)
+
+
+def solve_again_is_refused(path):
+    """Each fold has numbers of its own."""
+    with pytest.raises(NotSolvedAgainError):
+        solve_again(path, points=5)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        ({"prior": {"transform": "BoxCox(power=0.3)"}}, "krige"),
+        ({"prior": {"time_kernel": "matern12"}}, "time_kernel"),
+        ({"observations": {"variable": ["no2", "rain"]}}, "several variables"),
+        ({"design": {"map": {**map_grid(2.0), "kind": "cells"}}}, "cells"),
+        ({"observations": {"noise_std": 0.1}}, "noise_std"),
+    ],
+    ids=["object", "time", "variables", "cells", "noise"],
+)
+def test_what_has_no_transform_is_refused_by_name(folder, tables, expected):
+    with pytest.raises(ConfigurationError, match=expected):
+        job(folder, **tables)
+
+
+def test_values_that_have_no_logarithm(folder):
+    """Observed ones are named with a remedy of the job; zeros have no numbers that are integrated over."""
+    with pytest.raises(DataError) as negative:
+        run(job(folder, "log", variable="low"))
+    assert negative.value.key == "transform-negative"
+    assert "[prior]" in str(negative.value)
+    assert "cagp.BoxCox" not in str(negative.value)
+    with pytest.raises(ConfigurationError) as zeros:
+        run(job(folder, "sqrt", variable="rain", prior={"hyperparameters": "integrate"}))
+    assert zeros.value.key == "zeros-with-others"
