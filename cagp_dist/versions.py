@@ -75,6 +75,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Errors of ships: in held-out readings of several variables, beside ellipses, by sixty neighbours.",
     ),
+    NumericalVersion(
+        "0.14.0",
+        "2026-11-29",
+        "Kernels of depth are found beside errors of ships; more neighbours find these in dense rows.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

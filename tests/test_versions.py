@@ -49,6 +49,7 @@ SAVED["0.10.0"] = SAVED["0.3.0"]  # last digits differ
 SAVED["0.11.0"] = SAVED["0.3.0"]  # none of these jobs has an ellipse
 SAVED["0.12.0"] = SAVED["0.3.0"]  # these jobs have one variable each, and no ellipses
 SAVED["0.13.0"] = SAVED["0.3.0"]  # nor errors of ships
+SAVED["0.14.0"] = SAVED["0.3.0"]  # nor depths
 NEXT = "Numbers differ: append an entry to NUMERICAL_VERSIONS, and save results and store anew beside these."
 
 

@@ -26,13 +26,14 @@ from cagp_dist.kernels import (
     Matern32,
     Product,
     ProductOf,
+    Sum,
     chosen_by,
 )
 from cagp_dist.likelihood.ellipses import GAIN, Ellipse
 from cagp_dist.likelihood.fit_result import FitResult
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of, start_of, usable
 from cagp_dist.likelihood.observed import spread_cells
-from cagp_dist.likelihood.starts import FoundStart, Start
+from cagp_dist.likelihood.starts import Start
 from cagp_dist.pipeline.fitted_model import FittedModel, ellipse_of, families, fit_model
 from cagp_dist.pipeline.model_settings import FitWork, ModelSettings
 from cagp_dist.pipeline.observations import Observations
@@ -48,6 +49,20 @@ def fit_field(observed: Observations, asked: ModelSettings, work: FitWork) -> Fi
     """Fit what is asked of a field to all its values, which share no errors."""
     if DEPTH not in observed.beside:
         return fit_model(observed, asked, work)
+
+    def fitted(family: Family, places: Indices, start: Start | None) -> FittedModel:
+        own = replace(asked, kernel=(family,), anisotropy="none")
+        model = fit_model(observed, own, work, places=places, start=start)
+        return replace(model, numbers=PLUGGED_IN)
+
+    return fit_depths(observed, asked, fitted)
+
+
+def fit_depths(observed: Observations, asked: ModelSettings, fitted: Fit) -> FittedModel:
+    """Find the kernel of space and depth, by ``fitted``, which fits one of them and what goes with it.
+
+    What goes with it are errors that observations share, further parts of the kernel.
+    """
     kernel, there = asked.kernel, observed.there
     first, *others = CANDIDATES if chosen_by(kernel) is not None else families(kernel)
     if chosen_by(kernel) == FITTED or (others and chosen_by(kernel) is None):
@@ -56,12 +71,6 @@ def fit_field(observed: Observations, asked: ModelSettings, work: FitWork) -> Fi
             'smoothness, such as "matern32", or "auto".',
             key="kernel-of-depths",
         )
-
-    def fitted(family: Family, places: Indices, start: Start | None = None) -> FittedModel:
-        own = replace(asked, kernel=(family,), anisotropy="none")
-        model = fit_model(observed, own, work, places=places, start=start)
-        return replace(model, numbers=PLUGGED_IN)
-
     ellipse, some = ellipse_of(asked.anisotropy, observed), _whole_profiles(observed, there)
     ways = ways_of_field(first, observed, asked, ellipse)
     model = _likeliest((first, *others), ways, fitted, some, observed, asked, ellipse)
@@ -69,8 +78,7 @@ def fit_field(observed: Observations, asked: ModelSettings, work: FitWork) -> Fi
         model = _with_ellipse(ellipse, model, fitted, some)
     if some.size == there.size:
         return model
-    (family,) = (part.family for part in model.kernel.parts)
-    return fitted(family, there, start_of(_result(model)))
+    return fitted(model.kernel.parts[0].family, there, start_of(_result(model)))
 
 
 def _likeliest(
@@ -110,18 +118,14 @@ def _likeliest(
 
 def _with_ellipse(ellipse: Ellipse, circles: FittedModel, fitted: Fit, some: Indices) -> FittedModel:
     """Fit an ellipse in space from the end of a fit of circles, and keep these where that is not better."""
-    (part,) = circles.kernel.parts
+    part, *others = circles.kernel.parts
     if not isinstance(part, Product):  # one distance in space and depth, which is likelier than a product
         return circles
-    result = _result(circles)
-    start = FoundStart(
-        {
-            "lengthscale": stretched_numbers(ellipse, part.numbers),
-            "variance": part.variance,
-            "noise_variance": result.prior.noise_number,
-        }
-    )
-    found = fitted(stretched(ellipse, part.family), some, start)
+    result, family = _result(circles), stretched(ellipse, part.family)
+    begin = family(stretched_numbers(ellipse, part.numbers), part.variance)
+    kernel = Sum((begin, *others)) if others else begin
+    start = start_of(replace(result, prior=replace(result.prior, kernel=kernel)))
+    found = fitted(family, some, start)
     if ellipse.asked == "auto" and likelihood_of(_result(found)) - likelihood_of(result) < GAIN:
         return circles
     return found

@@ -19,6 +19,7 @@ from cagp_dist.budget import Work
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.factors import Coregion, SameLabel, SameLabelOf
 from cagp_dist.kernels import (
+    AUTO,
     DEPTH,
     FITTED,
     PLACE,
@@ -30,6 +31,7 @@ from cagp_dist.kernels import (
     Family,
     Kernel,
     Matern12,
+    Matern32,
     Matern52,
     MaternOf,
     Product,
@@ -45,7 +47,13 @@ from cagp_dist.likelihood.kernel_choice import CANDIDATES, likelihood_of
 from cagp_dist.likelihood.numbering import NAMES, Model, Numbering
 from cagp_dist.likelihood.starts import FoundStart, Start
 from cagp_dist.pipeline.defaults import NO_NUGGET
-from cagp_dist.pipeline.field_fit import fit_field, stretched, stretched_numbers, ways_of_field
+from cagp_dist.pipeline.field_fit import (
+    fit_depths,
+    stretched,
+    stretched_numbers,
+    ways_in_depth,
+    ways_of_field,
+)
 from cagp_dist.pipeline.fitted_model import (
     Correlations,
     FittedModel,
@@ -90,16 +98,26 @@ def fit_labelled(observed: Observations, asked: ModelSettings, work: FitWork) ->
         ellipse = ellipse_of(asked.anisotropy, observed)
         circles = search.of_shared_errors(own, anisotropy="none")
         return circles if ellipse is None else search.with_ellipse(ellipse, circles)
-    whole = DEPTH in observed.beside or asked.anisotropy != "none"  # which are chosen with the kernel
+    if DEPTH in observed.beside:
+        return search.of_shared_errors_in_depth()
+    whole = asked.anisotropy != "none"  # which is chosen with the kernel
     return search.of_shared_errors([kernel] if whole else own, anisotropy=asked.anisotropy)
 
 
 def work_of_searches(
-    sites: Sites, kernel: str, labels: Labels, values: Sequence[int], *, deviating: bool, workers: int
+    sites: Sites,
+    kernel: str,
+    labels: Labels,
+    values: Sequence[int],
+    *,
+    deviating: bool,
+    in_depth: bool,
+    workers: int,
 ) -> tuple[int, Work]:
     """Count the searches of `fit_labelled`, and what they take, about.
 
-    ``values``: how many each of several variables has; ``deviating``: each point has a noise.
+    ``values``: how many each of several variables has; ``deviating``: each point has a noise; ``in_depth``:
+    kernels of depth are compared.
     """
     kernels = len(CANDIDATES) if chosen_by(kernel) is not None else 1
     size = FitSize(sites.method, sites.chosen.size, 1, fields=sites.times.size)
@@ -109,6 +127,9 @@ def work_of_searches(
         ]
         twice = 1 if kernels == 1 else 1 + _starts_of_unlike(len(values))
         parts = [2] * kernels + [3] * twice  # a nugget is one of them
+    elif in_depth:  # one alone, then all ways in depth, the other kernels of space, and all values at last
+        alone = [size] if labels.bias_by else []
+        parts = [1 + len(labels.bias_by)] * (len(ways_in_depth(Matern32)[AUTO]) + kernels)
     else:
         own_parts = 1 if kernels > 1 else len(families_of(kernel))
         alone = [size._replace(parts=own_parts, deviating=deviating)] * kernels
@@ -146,17 +167,33 @@ class _Search:
         best: FittedModel | None = None
         search = replace(self, asked=replace(self.asked, anisotropy=anisotropy))
         for kernel in kernels:
-            plain = search._alone(self.observed, kernel)
-            noise, least = float(np.mean(plain.noise_variance)), float(np.min(plain.known_noise))
-            begin = max((1.0 - NUGGET_SHARE) * noise, least, NO_NUGGET)
-            if least > 0.0 and self.asked.nugget_std is not None:  # which holds it
-                begin = least + self.asked.nugget_std**2
-            errors = [NUGGET_SHARE * noise] * len(self.labels.bias_by)
-            found = self._beside_errors(plain.kernel.parts, errors, begin)
+            found = self._from_field(search._alone(kernel, self.there), self.there)
             if best is None or _likelihood(found) > _likelihood(best):
                 best = found
         assert best is not None
         return best
+
+    def of_shared_errors_in_depth(self) -> FittedModel:
+        """Find the kernel of space and depth together with errors that groups share.
+
+        One that is chosen before takes these errors for noise, or for a rough field.
+        """
+
+        def fitted(family: Family, places: Indices, start: Start | None) -> FittedModel:
+            if start is not None:
+                return self._with_shared((family,), places, start)
+            return self._from_field(self._alone((family,), places), places)
+
+        return fit_depths(self.observed, self.asked, fitted)
+
+    def _from_field(self, alone: FittedModel, places: Indices) -> FittedModel:
+        """Fit a field and errors that groups share together, from a fit that takes all of these for noise."""
+        noise, least = float(np.mean(alone.noise_variance)), float(np.min(alone.known_noise))
+        begin = max((1.0 - NUGGET_SHARE) * noise, least, NO_NUGGET)
+        if least > 0.0 and self.asked.nugget_std is not None:  # which holds it
+            begin = least + self.asked.nugget_std**2
+        errors = [NUGGET_SHARE * noise] * len(self.labels.bias_by)
+        return self._beside_errors(alone.kernel.parts, errors, begin, places)
 
     def with_ellipse(self, ellipse: Ellipse, circles: FittedModel) -> FittedModel:
         """Fit an ellipse beside errors that groups share, from circles, which stay if nearly as likely."""
@@ -166,7 +203,8 @@ class _Search:
         circle = ellipse.circle(length)
         noise = circles.result.prior.noise_number
         begin = [max(error.variance, NUGGET_SHARE * NUGGET_SHARE * noise) for error in errors]
-        found = self._beside_errors((ellipse.family(family)(circle, field.variance),), begin, noise)
+        own = ellipse.family(family)(circle, field.variance)
+        found = self._beside_errors((own,), begin, noise, self.there)
         gain = _likelihood(found) - _likelihood(circles)
         if gain >= (GAIN if ellipse.asked == "auto" else GAIN_ASKED):
             return found
@@ -177,19 +215,21 @@ class _Search:
         return replace(circles, kernel=kernel, result=replace(circles.result, prior=prior))
 
     def _beside_errors(
-        self, field: Sequence[Elementary], variances: Sequence[float], noise: float
+        self, field: Sequence[Elementary], variances: Sequence[float], noise: float, places: Indices
     ) -> FittedModel:
         """Fit a field and errors that groups share together, from these numbers."""
         errors = [SameLabel(own, axis) for own, axis in zip(variances, self.labels.bias_by, strict=True)]
         free = [(LEAST_SHARE * own, MOST_SHARE * own) for own in variances]
         fixed = {name: [*numbers, *free] for name, numbers in self.asked.fixed.items()}
+        search = replace(self, asked=replace(self.asked, fixed=fixed))
+        own = [part.family for part in field]
+        return search._with_shared(own, places, _start((*field, *errors), noise))
+
+    def _with_shared(self, field: Sequence[Family], places: Indices, start: Start) -> FittedModel:
+        """Fit a field and errors that groups share together."""
         shared = (cast("Family", SameLabelOf(axis)) for axis in self.labels.bias_by)
-        found = replace(self, asked=replace(self.asked, anisotropy="none", fixed=fixed))._fitted(
-            (*(part.family for part in field), *shared),
-            self.observed,
-            self.there,
-            _start((*field, *errors), noise),
-        )
+        search = replace(self, asked=replace(self.asked, anisotropy="none"))
+        found = search._fitted((*field, *shared), self.observed, places, start)
         return replace(found, numbers=PLUGGED_IN)
 
     def of_variables(self, kernels: Sequence[tuple[Family, ...]]) -> FittedModel:
@@ -346,11 +386,13 @@ class _Search:
             return None, watch.reached
         return found, watch.reached
 
-    def _alone(self, observed: Observations, kernel: KernelLike) -> FittedModel:
+    def _alone(self, kernel: KernelLike, places: Indices) -> FittedModel:
         """Fit a kernel of the field alone, from which searches begin."""
-        field = {axis: own for axis, own in observed.beside.items() if axis not in self.labels.bias_by}
+        field = {axis: own for axis, own in self.observed.beside.items() if axis not in self.labels.bias_by}
         asked = replace(self.asked, kernel=kernel, labels=NO_LABELS)
-        return fit_field(replace(observed, beside=field), asked, self.work)
+        if DEPTH in field:
+            asked = replace(asked, anisotropy="none")
+        return fit_model(replace(self.observed, beside=field), asked, self.work, places=places)
 
     def _quickly(self, observed: Observations, parts: tuple[Family, ...]) -> FittedModel:
         """Fit a kernel to one variable, from which searches begin: of many points by Vecchia's likelihood."""

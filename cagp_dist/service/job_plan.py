@@ -237,7 +237,13 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
             own = seen.points.beside[VARIABLE][sites.chosen].astype(np.intp)
             of_each = np.bincount(own, minlength=len(names)).tolist()
         searches, work = work_of_searches(
-            sites, table.kernel, labels, of_each, deviating=noisy, workers=workers
+            sites,
+            table.kernel,
+            labels,
+            of_each,
+            deviating=noisy,
+            in_depth=job.observations.in_depth,
+            workers=workers,
         )
         text += f", in {searches} searches"
     else:

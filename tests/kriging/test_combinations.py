@@ -14,7 +14,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import CagpError
 from cagp_dist.factors import Anisotropic, Coregion, SameLabel
 from cagp_dist.geometry import east_and_north, unit_sphere
-from cagp_dist.kernels import Matern12, Matern32
+from cagp_dist.kernels import Matern12, Matern32, Matern52
 
 NAMES, DEPTHS, SHIPS = ("t", "s"), np.array([10.0, 60.0]), 8
 FIELD = Anisotropic(Matern32(0.08), 3.0, 60.0, centre=(45.0, 7.5)) * Matern12(80.0, axis="depth")
@@ -95,7 +95,7 @@ WAYS = [  # two of them at least; searches of several variables take seconds
 
 @pytest.mark.parametrize(("deep", "shaped", "shared", "several"), WAYS)
 def test_the_map_is_that_of_the_dense_formula(deep, shaped, shared, several):
-    table, *_ = simulated(36 if deep else 48, 3, deep=deep)
+    table, *_ = simulated(36 if deep else 48, 4, deep=deep)
     table.loc[table.index[::5], "s"] = np.nan
     names = NAMES if several else NAMES[:1]
     model = cagp.Kriging(
@@ -137,6 +137,21 @@ def test_the_map_is_that_of_the_dense_formula(deep, shaped, shared, several):
             assert (found[f"{of}bias_ship_std"] > 0.0).all()
     assert ("anisotropy_ratio" in found.attrs) is shaped
     assert ("lengthscale_depth" in found.attrs) is deep
+
+
+def test_errors_of_ships_are_not_taken_for_a_rough_field():
+    """Of Matern 5/2, twice at 60 places, beside errors of ships of 3 deviations; alone it looks like 1/2."""
+    rng = np.random.default_rng(3)
+    north, east = (np.repeat(rng.uniform(*ends, 60), 2) for ends in ((45, 52), (0, 10)))
+    depth, ship = np.tile(DEPTHS, 60), np.repeat(np.arange(60) % SHIPS, 2)
+    X = np.column_stack([unit_sphere(north, east), depth])
+    K = (Matern52(0.06) * Matern32(100.0, axis="depth"))(X, X)
+    values = np.linalg.cholesky(K + 1e-9 * np.eye(120)) @ rng.standard_normal(120)
+    values += 3.0 * rng.standard_normal(SHIPS)[ship] + 0.1 * rng.standard_normal(120)
+    table = pd.DataFrame({"latitude": north, "longitude": east, "depth": depth, "ship": ship, "t": values})
+    found = cagp.Kriging(value="t", columns={"depth": "depth"}, bias_by="ship", progress=False).fit(table)
+    field, _ = found.prior_.kernel.parts
+    assert [type(factor) for factor in field.factors] == [Matern52, Matern32]
 
 
 @pytest.mark.exhaustive
