@@ -22,9 +22,11 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kriging.map_dataset import descriptions, field_dims
 from cagp_dist.kriging.map_targets import MapTargets
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.regions import Box, Cells, Outline, PlaneOutline, Polygon, as_regions, cut
 from cagp_dist.regions import Region as GlobalRegion
 from cagp_dist.space import SPHERE, Plane, Space, moved, plane_of
+from cagp_dist.store.published_variables import QUANTILE_LEVEL
 
 
 class Geometry(Protocol):
@@ -515,17 +517,41 @@ def pairs_of(differences: Iterable[tuple[str, str]] | None, areas: Sequence[Area
     return columns, [f"{first} - {second}" for first, second in given]
 
 
-def check_means(observed: ObservedObject, transform: object) -> None:
+def area_nodes(
+    areas: Sequence[Area], observed: ObservedObject, levels: Sequence[int]
+) -> tuple[MapTargets, list[Array]]:
+    """Middles of the cells of areas, of so many rows, and for each level the weights (N, areas) of means."""
+    space, parts, weights = observed.space, [], []
+    for rows in levels:
+        nodes_of(areas, space, rows)  # refuses areas that have none
+        parts.append([area.cells(rows) for area in areas])
+    total = sum(cells.area.size for level in parts for cells in level)
+    start = 0
+    for level in parts:
+        own = np.zeros((total, len(areas)))
+        for number, cells in enumerate(level):
+            own[start : start + cells.area.size, number] = cells.area / cells.area.sum()
+            start += cells.area.size
+        weights.append(own)
+    north, east = (
+        np.concatenate([getattr(cells, name) for level in parts for cells in level])
+        for name in ("north", "east")
+    )
+    targets = MapTargets(north, east, ("node",), (total,), {}, space=space, mapping=space.mapping)
+    return targets, weights
+
+
+def check_means(observed: ObservedObject, *, logarithms: bool) -> None:
     """Refuse observations whose field has no means over areas."""
     given = {
         "several variables": bool(observed.variables),
         "depths": observed.depths is not None,
-        f"transform={transform!r}": transform != "none",
+        "transform='log1p'": logarithms,
     }
     if refused := [name for name, there in given.items() if there]:
         raise ArgumentError(
             f"{' and '.join(refused)} and means over areas do not go together; expected observations of one "
-            "field that is not transformed. Means over samples of the field at points are means, too.",
+            "field in its unit. Means over samples of the field at points are means, too.",
             key="areas-with-others",
         )
 
@@ -575,3 +601,31 @@ def dataset_of_areas(
     }
     title = f"{said['title']}, means over areas"
     return xr.Dataset(fields, coords={**every, **coordinates}, attrs={**said, "title": title})
+
+
+def with_errors_of_draws(result: xr.Dataset, draws: Array, areas: int) -> xr.Dataset:
+    """Add quantiles of draws (size, ..., areas and differences), and the errors of their mean and spread."""
+    size, std = len(draws), draws.std(axis=0, ddof=1)
+    fourth = ((draws - draws.mean(axis=0)) ** 4).mean(axis=0)
+    of_std = np.sqrt(np.maximum(fourth - std**4, 0.0) / (4.0 * size)) / np.where(std > 0.0, std, 1.0)
+    errors = {"mean": std / np.sqrt(size), "std": of_std}
+    parts = {"": slice(0, areas)} | (
+        {"difference_": slice(areas, None)} if "difference" in result.dims else {}
+    )
+    found = result
+    for stem, part in parts.items():
+        for name, error in errors.items():
+            held = result[f"{stem}{name}"]
+            about = f"standard error of the {held.attrs['long_name']}, from {size:,} draws"
+            units = {key: text for key, text in held.attrs.items() if key == "units"}
+            found[f"{stem}{name}_standard_error"] = held.dims, error[..., part], {"long_name": about, **units}
+    mean = result["mean"]
+    said = {key: text for key, text in mean.attrs.items() if key in ("units", "cell_methods")}
+    said["long_name"] = str(mean.attrs["long_name"]).replace("mean of", "quantile of", 1)
+    levels = np.array(QUANTILE_LEVELS)
+    found["field_quantile"] = (
+        (QUANTILE_LEVEL, *mean.dims),
+        np.quantile(draws[..., :areas], levels, axis=0),
+        said,
+    )
+    return found.assign_coords({QUANTILE_LEVEL: (QUANTILE_LEVEL, levels, {"units": "1"})})

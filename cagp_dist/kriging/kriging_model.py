@@ -21,8 +21,10 @@ from cagp_dist.kriging.areas import (
     MOST_NODES,
     ROWS,
     SHARE_OF_QUADRATURE,
+    Area,
     AreaLike,
     MaskLike,
+    area_nodes,
     area_targets,
     as_areas,
     change_of,
@@ -31,6 +33,7 @@ from cagp_dist.kriging.areas import (
     masked,
     most_nodes,
     pairs_of,
+    with_errors_of_draws,
 )
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
@@ -40,6 +43,7 @@ from cagp_dist.kriging.given_observations import (
     check_transform,
     given_kernel,
     read,
+    read_as,
     roles_of,
     transforms,
 )
@@ -47,12 +51,14 @@ from cagp_dist.kriging.learning import settings_of
 from cagp_dist.kriging.map_dataset import (
     as_dataset,
     attributes,
+    below_limits,
     dataset_of_folds,
     dataset_of_samples,
     dataset_of_variables,
     fit_advice,
     in_units_of_data,
     shaped,
+    spread,
     wanted_of,
     with_biases,
     with_outliers,
@@ -76,14 +82,14 @@ from cagp_dist.pipeline import AnisotropyLike, Hyperparameters, Resources, Solve
 from cagp_dist.pipeline.background import Background, weighted
 from cagp_dist.pipeline.censoring import drawn
 from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
-from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, NUGGET, RECALIBRATION, UNINFORMED
+from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, MOST_SAMPLED, NUGGET, RECALIBRATION, UNINFORMED
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
 from cagp_dist.pipeline.in_units import field_in_units, folds_in_units
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_read
 from cagp_dist.pipeline.map_points import MapPoints, Targets
-from cagp_dist.pipeline.map_samples import draw_fields
+from cagp_dist.pipeline.map_samples import Draws, draw_fields
 from cagp_dist.pipeline.map_solves import plan_of_map, solver_of
 from cagp_dist.pipeline.maps_at_times import MOST_TOGETHER
 from cagp_dist.pipeline.model_settings import KernelLike, ModelSettings
@@ -100,6 +106,8 @@ from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
 
 T = TypeVar("T")
+
+AREA_DRAWS = 1_000  # of a field that is averaged: the standard error of an error bar is then some 2 % of it
 
 
 def krige(
@@ -799,6 +807,17 @@ class Kriging:
         Errors are those of `cagp_dist.condition` and `cagp_dist.sample_posterior`.
         """
         observed, learned = self._fitted()
+        check_count("size", size, least=1)
+        check_count("seed", seed, least=0)
+        found = masked(find_targets(to, observed), mask)
+        targets = self._at_times(found, observed, learned.mean, at)
+        with self._call() as call:
+            draws = self._drawn(targets, call, size=size, seed=seed)
+        return dataset_of_samples(draws, observed, targets, seed=seed)
+
+    def _drawn(self, targets: MapTargets, call: _Call, *, size: int, seed: int) -> Draws:
+        """Draw fields (size, T, q) at targets, in the unit of the data."""
+        observed, learned = self._fitted()
         if self.recalibration != "none":
             raise ArgumentError(
                 f"recalibration is {self.recalibration!r}, whose distributions do not say how errors at "
@@ -811,31 +830,26 @@ class Kriging:
                 "causal is True, but samples are jointly distributed at all times; expected causal=False.",
                 key="samples-causal",
             )
-        check_count("size", size, least=1)
-        check_count("seed", seed, least=0)
-        found = masked(find_targets(to, observed), mask)
-        targets = self._at_times(found, observed, learned.mean, at)
         points = observed.points
-        with self._call() as call:
-            hides = points.censored is not None
-            if hides:  # for each draw of the field its own of the censored values
-                points = drawn(points, learned, draws=size, seed=seed)
-            draws = draw_fields(
-                points,
-                self._learned_at(targets),
-                wanted_of(targets, observed, shared=False),
-                self.solver,
-                call.resources,
-                size=1 if hides else size,
-                seed=seed,
-                narrator=call.narrator,
-            )
+        hides = points.censored is not None
+        if hides:  # for each draw of the field its own of the censored values
+            points = drawn(points, learned, draws=size, seed=seed)
+        draws = draw_fields(
+            points,
+            self._learned_at(targets),
+            wanted_of(targets, observed, shared=False),
+            self.solver,
+            call.resources,
+            size=1 if hides else size,
+            seed=seed,
+            narrator=call.narrator,
+        )
         if hides:
             of_fields = draws.values.reshape(observed.points.fields, size, -1)
             draws = draws._replace(values=of_fields.swapaxes(0, 1))
         if self.transform_ is not None:
             draws = draws._replace(values=self.transform_.inverse(draws.values))
-        return dataset_of_samples(draws, observed, targets, seed=seed)
+        return draws
 
     def area_mean(
         self,
@@ -844,10 +858,13 @@ class Kriging:
         differences: Iterable[tuple[str, str]] | None = None,
         at: At = None,
         share: float = SHARE_OF_QUADRATURE,
+        draws: int = AREA_DRAWS,
+        seed: int = 0,
     ) -> xr.Dataset:
         """Means of the field over areas, weighted with area, with their error bars.
 
-        The error bar counts what the observations leave open, and how errors go together within an area.
+        The error bar counts what the observations leave open, and how errors go together within an area. The
+        mean of transformed values is no transformed mean: it comes from draws of the field in the area.
 
         Parameters
         ----------
@@ -865,19 +882,23 @@ class Kriging:
         at : as for `predict`
         share : float
             By which part of an error bar it may change where the cells of each area are halved, in (0, 1).
+        draws, seed : int
+            How many fields are drawn of transformed values, 100 at least.
 
         Returns
         -------
         xarray.Dataset
             ``mean`` and ``std`` along ``area``, with ``difference_mean`` and ``difference_std`` along
             ``difference``. The attribute ``quadrature_change`` is the largest part by which an error bar
-            changed when the cells were last halved, ``quadrature_nodes`` how many there are.
+            changed when the cells were last halved, ``quadrature_nodes`` how many there are. Of transformed
+            values also ``field_quantile``, and ``mean_standard_error`` and ``std_standard_error``, those of
+            the draws, as the attribute ``monte_carlo`` says.
 
         Raises
         ------
         ArgumentError
             If an area is empty, crosses itself, or is of another space; beside depths, several variables,
-            a transform or a recalibration, which have no means over areas.
+            logarithms of "log1p" or a recalibration, which have no means over areas.
 
         Warns
         -----
@@ -895,10 +916,14 @@ class Kriging:
         (array([1.4]), array([1.1]))
         """
         observed, learned = self._fitted()
-        check_means(observed, self.transform)
+        check_means(observed, logarithms=read_as(self) != "none")
         check_positive("share", share, most=1.0)
         found = as_areas(areas, observed.space)
         columns, names = pairs_of(differences, found)
+        if self.transform_ is not None and not isinstance(self.transform_, Identity):
+            check_count("draws", draws, least=100)
+            check_count("seed", seed, least=0)
+            return self._area_mean_of_draws(found, columns, names, at, share=share, size=draws, seed=seed)
         count, before = len(found) + len(names), None
         levels: tuple[int, ...] = (ROWS, 2 * ROWS)
         with self._call() as call:
@@ -918,17 +943,58 @@ class Kriging:
                     break
                 before, levels = std, (2 * levels[-1],)
         if change > share:
-            warnings.warn(
-                f"with {nodes:,} nodes of an area an error bar still changes by {change:.1%} where cells are "
-                f"halved, which is more than {share:.1%}; the areas are large beside the lengthscale. Take "
-                "smaller ones, or a larger share.",
-                stacklevel=2,
-            )
+            _warn_of_nodes(nodes, change, share)
         said = attributes(
             solved.solution, observed, learned, call=f"cagp.Kriging({_changed(self)}).area_mean(...)"
         )
         said |= {"quadrature_change": change, "quadrature_nodes": nodes}
         return dataset_of_areas(mean, std, found, names, observed, targets, said)
+
+    def _area_mean_of_draws(
+        self,
+        areas: Sequence[Area],
+        columns: Array,
+        names: Sequence[str],
+        at: At,
+        *,
+        share: float,
+        size: int,
+        seed: int,
+    ) -> xr.Dataset:
+        """Average draws of the field over areas, by cells and by cells of half their size."""
+        observed, learned = self._fitted()
+        assert self.transform_ is not None
+        rows, both = ROWS, np.hstack([np.eye(len(areas)), columns])
+        with self._call() as call:
+            while True:
+                targets, means = area_nodes(areas, observed, (rows, 2 * rows))
+                targets = self._at_times(targets, observed, learned.mean, at)
+                found = self._drawn(targets, call, size=size, seed=seed)
+                values = found.values[:, 0] if observed.dimension is None else found.values
+                coarse, fine = (spread(values, targets) @ mean @ both for mean in means)
+                change = change_of(coarse.std(axis=0), fine.std(axis=0), 0.0)
+                if change <= share or 4 * targets.north.size > MOST_SAMPLED:
+                    break
+                rows *= 2
+        if change > share:
+            _warn_of_nodes(int((means[1] > 0.0).sum(axis=0).max()), change, share)
+        said = {
+            "title": f"{observed.what}: means and standard deviations",
+            "status": found.status.value,
+            "solver": "; ".join(found.solvers),
+            "transform": self.transform_.text,
+            "monte_carlo": f"Means of {size:,} draws of the field at {targets.north.size:,} places, "
+            "transformed back; mean_standard_error and std_standard_error are those of the draws.",
+            "draws": size,
+            "seed": seed,
+            "quadrature_change": change,
+            "quadrature_nodes": int((means[1] > 0.0).sum(axis=0).max()),
+            **below_limits(observed),
+        }
+        result = dataset_of_areas(
+            fine.mean(axis=0), fine.std(axis=0, ddof=1), areas, names, observed, targets, said
+        )
+        return with_errors_of_draws(result, fine, len(areas))
 
     def cross_validate(
         self,
@@ -1074,6 +1140,16 @@ class Kriging:
     def _learned_at(self, targets: MapTargets) -> FittedModel:
         """Give what was learned, with what targets say of the columns of its mean."""
         return replace(self._learned, mean=mean_at_targets(self._learned.mean, targets))
+
+
+def _warn_of_nodes(nodes: int, change: float, share: float) -> None:
+    """Warn that means over areas are not exact."""
+    warnings.warn(
+        f"with {nodes:,} nodes of an area an error bar still changes by {change:.1%} where cells are halved, "
+        f"which is more than {share:.1%}; the areas are large beside the lengthscale. Take smaller ones, or "
+        "a larger share.",
+        stacklevel=3,
+    )
 
 
 _PARAMETERS = {setting.name: setting.default for setting in fields(Kriging)}

@@ -16,6 +16,7 @@ from cagp_dist.pipeline.map_solves import NAMED_SOLVERS, problem_of_map, solve_m
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.resources import Resources
+from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Solver, Status
 
@@ -113,15 +114,19 @@ def _draw_by_covariance(
     size: int,
     generator: np.random.Generator,
 ) -> Draws:
-    """Draw by a root of the covariance of each field, q^3 / 3 flops."""
+    """Draw by a root of the covariance, q^3 / 3 flops for all fields with the same gaps."""
     prediction = solve_map(
         observed, learned, Targets(targets), solver=solver, execution=execution, full_covariance=True
     )
     assert prediction.covariance is not None
     draws = np.empty((size, *prediction.mean.shape))
-    for field, (mean, covariance) in enumerate(zip(prediction.mean, prediction.covariance, strict=True)):
-        root = _root(covariance, float(learned.kernel.diagonal(targets.X[:1])[0]))
-        draws[:, field] = mean + generator.standard_normal((size, mean.size)) @ root.T
+    variance, roots = float(learned.kernel.diagonal(targets.X[:1])[0]), dict[int, Array]()
+    first = {int(field): int(group[0]) for group in fields_by_pattern(observed.present) for field in group}
+    for field, mean in enumerate(prediction.mean):
+        like = first[field]
+        if like not in roots:
+            roots[like] = _root(prediction.covariance[like], variance)
+        draws[:, field] = mean + generator.standard_normal((size, mean.size)) @ roots[like].T
     return Draws(draws, prediction.status, prediction.solvers)
 
 

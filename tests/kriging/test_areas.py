@@ -258,3 +258,53 @@ def test_what_means_over_areas_do_not_go_with_is_refused(model: cagp.Kriging) ->
     others = cagp.Kriging(recalibration="local-scale", **NUMBERS).fit(X, [1.0, 2.0, 3.0])
     with pytest.raises(ArgumentError, match="recalibration"):
         others.area_mean(SQUARE)
+
+
+@pytest.mark.parametrize("kind", ["logarithm", "zeros"])
+def test_means_of_transformed_values_are_those_of_their_distribution(kind: str) -> None:
+    """By log-normal moments, or means of each place; five standard errors of 1,000 draws."""
+    generator = np.random.default_rng(3)
+    X = np.stack([generator.uniform(45, 55, 40), generator.uniform(5, 16, 40)], axis=1)
+    z = np.sin(X[:, 0]) + 0.3 * generator.normal(size=40)
+    prior = cagp.Prior(cagp.Matern32(0.05, 0.5), 0.05, cagp.MEANS["constant"])
+    settings = {"prior": prior, "progress": False, "transform": "log" if kind == "logarithm" else "sqrt"}
+    model = cagp.Kriging(**settings).fit(X, np.exp(z) if kind == "logarithm" else np.maximum(z, 0.0) ** 2)
+    boxes = [cagp.Box("south", 46, 49, 7, 11), cagp.Box("north", 50, 53, 7, 11)]
+    found = model.area_mean(boxes, differences=[("south", "north")])
+    assert "1,000 draws" in found.attrs["monte_carlo"]
+    nodes = [box.cells(0.375) for box in boxes]
+    at = np.stack(
+        [np.concatenate([getattr(each, axis) for each in nodes]) for axis in ("north", "east")], axis=1
+    )
+    W = np.zeros((len(at), 2))
+    W[: nodes[0].area.size, 0] = nodes[0].area / nodes[0].area.sum()
+    W[nodes[0].area.size :, 1] = nodes[1].area / nodes[1].area.sum()
+    means = model.predict({"lat": at[:, 0], "lon": at[:, 1]})["mean"].values @ W
+    error = 5.0 * found["mean_standard_error"].values
+    # of zeros the means of places come from seven quantiles of a mixture
+    np.testing.assert_array_less(
+        np.abs(found["mean"] - means), error + (0.02 * means if kind == "zeros" else 0)
+    )
+    assert found["difference_mean"].item() == pytest.approx(float(-np.diff(found["mean"])[0]), rel=1e-12)
+    if kind == "zeros":
+        assert (found["field_quantile"] >= 0.0).all()
+        return
+    points, observed = cagp.unit_sphere(*at.T), model._fitted()[0].points
+    exact = cagp.condition(prior, observed.X, z, points, solver=cagp.Cholesky(), covariance="full")
+    centre = np.exp(exact.mean + 0.5 * exact.variance)
+    covariance = W.T @ (np.outer(centre, centre) * np.expm1(exact.covariance)) @ W
+    for name, variance in (("std", np.diag(covariance)), ("difference_std", [1, -1] @ covariance @ [1, -1])):
+        error = 5.0 * found[f"{name}_standard_error"].values + 0.01 * found[name].values  # of the quadrature
+        np.testing.assert_array_less(np.abs(found[name] - np.sqrt(variance)), error)
+
+
+def test_draws_with_the_same_gaps_have_one_root() -> None:
+    """Fields of one pattern have the mean and spread of each of them alone."""
+    generator = np.random.default_rng(5)
+    X, y = generator.uniform(45, 50, (12, 2)), generator.normal(size=(12, 2))
+    model = cagp.Kriging(**NUMBERS).fit(X, y)
+    draws = model.sample({"lat": [46.0, 48.0], "lon": [46.0, 49.0]}, 2000, seed=1)["y"]
+    found = model.predict({"lat": [46.0, 48.0], "lon": [46.0, 49.0]})
+    # five standard errors of a mean of 2,000 draws
+    assert (np.abs(draws.mean("sample") - found["mean"]) < 5.0 * found["std"] / np.sqrt(2000)).all()
+    np.testing.assert_allclose(draws.std("sample"), found["std"], rtol=5.0 / np.sqrt(4000))
