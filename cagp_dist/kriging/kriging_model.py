@@ -99,7 +99,7 @@ from cagp_dist.pipeline.robust_fit import fit_beside_outliers, looks_wrong
 from cagp_dist.pipeline.solve_task import Step, solve_task
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.task import Result, Task
-from cagp_dist.pipeline.transform_choice import advice_of_values, transform_of_values
+from cagp_dist.pipeline.transform_choice import advice_of_values, has_many_zeros, transform_of_values
 from cagp_dist.predictive.transforms import Identity, Transform, TransformLike
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
@@ -588,7 +588,9 @@ class Kriging:
         if learned.excess is not None:
             observed = replace(observed, points=replace(observed.points, excess=learned.excess))
         self._suspicion = ""
-        if self.outliers == "keep" and self.recalibration == "none":
+        # large values beside many zeros are no errors
+        rain = self.transform_ is None and has_many_zeros(observed.points)
+        if self.outliers == "keep" and self.recalibration == "none" and not rain:
             self._suspicion = looks_wrong(observed.points, learned, call.resources.executor)
         result = learned.result
         if result is not None and learned.is_doubtful:

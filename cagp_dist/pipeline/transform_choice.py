@@ -306,12 +306,13 @@ def advice_of_values(observed: Observations, learned: FittedModel) -> str:
             "mean, 180, is not between them: map the components, u = -speed * sin(direction) and v = -speed "
             "* cos(direction)."
         )
-    zeros = float((values == 0.0).mean())
-    enough = min(int((values == 0.0).sum()), np.unique(values).size - 1) >= FEWEST_ZEROS
-    if low == 0.0 and zeros >= LEAST_ZEROS and enough:
+    if has_many_zeros(observed):
+        helps = 'transform="auto" censors zeros, and gives the probability of one.'
+        if observed.in_time or observed.grid is not None:  # where zeros are not censored
+            helps = f"transform=cagp.BoxCox(0.5, shift={resolution(values):.3g}) has them as least values."
         return (
-            f"{zeros:.0%} of the values are zero and none is below, and error bars of normal distributions "
-            'reach below: transform="auto" censors zeros, and gives the probability of one.'
+            f"{(values == 0.0).mean():.0%} of the values are zero and none is below, and error bars of "
+            f"normal distributions reach below: {helps}"
         )
     if low == high or low <= 0.0 or learned.known_noise.ndim or observed.beside:
         return ""
@@ -327,6 +328,14 @@ def advice_of_values(observed: Observations, learned: FittedModel) -> str:
         f'{"logarithms" if best == "log" else "square roots"}: transform="{best}" maps these, and gives mean '
         "and error bars of the values."
     )
+
+
+def has_many_zeros(observed: Observations) -> bool:
+    """Whether so many values are zero, and none is below, that they are no values of a normal field."""
+    values = observed.values[observed.present]
+    zeros, different = int((values == 0.0).sum()), np.unique(values).size - 1
+    enough = min(zeros, different) >= FEWEST_ZEROS and zeros >= LEAST_ZEROS * values.size
+    return enough and float(values.min()) == 0.0
 
 
 def _whitened(observed: Observations, learned: FittedModel) -> list[_Whitened]:

@@ -46,6 +46,14 @@ def test_a_map_is_the_mixture_of_maps_of_the_draws(model):
     assert "y = 0" in found.attrs["transform"]
 
 
+def test_what_is_proposed_for_rain_goes_together():
+    """A few large values beside many zeros look wrong to a normal field, and are not."""
+    storm = {**RAIN, "rain (mm)": 3.0 * np.maximum(Z, 0.0) ** 4}
+    found = cagp.krige(storm, to=TO, kernel="matern32", hyperparameters="plug-in", progress=False)
+    assert 'transform="auto"' in found.attrs["values_advice"]
+    assert "suspicious_values" not in found.attrs
+
+
 def test_draws_and_scores_of_rain_are_never_below_zero(model):
     draws = model.sample(TO, 40)["rain"]
     assert draws.sizes["sample"] == 40

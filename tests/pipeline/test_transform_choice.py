@@ -1,5 +1,7 @@
 """The transform that the likelihood prefers, on one scale."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -87,3 +89,10 @@ def test_values_that_are_not_normal_are_told_what_helps(values, units, said):
     model = FittedModel(cagp.Matern32(0.04, 1.0), cagp.MEANS["constant"], np.asarray(0.0), 0.04)
     advice = advice_of_values(observed, model)
     assert (said in advice) if said else advice == ""
+
+
+def test_zeros_that_are_not_censored_are_proposed_to_be_values():
+    values = np.maximum(Z, 0.0).round(1)
+    timed = replace(Observations.from_points(LAT, LON, values[None], stated_units="mm"), hours=np.zeros(100))
+    model = FittedModel(cagp.Matern32(0.04, 1.0), cagp.MEANS["constant"], np.asarray(0.0), 0.04)
+    assert "transform=cagp.BoxCox(0.5, shift=0.1)" in advice_of_values(timed, model)
