@@ -36,6 +36,8 @@ DAILY_EXAMPLES = examples(
     "cagp daily job.toml --retry --log json --metrics /var/lib/node_exporter/cagp.prom",
     "cagp daily job.toml --times 2024-01-01..2024-12-31 --redo",
     "cagp daily job.toml --dry-run",
+    "cagp daily job.toml --give-up 2024-01-17T12:00",
+    "cagp daily job.toml --remove 2024-01-18T12:00",
 )
 STATUS_EXAMPLES = examples("cagp status out", "cagp status out --json", "cagp status out --metrics out.prom")
 HEALTH_EXAMPLES = examples("cagp health out", "cagp health out --max-age 36h --max-failed 0 --min-free 10GiB")
@@ -48,7 +50,9 @@ def daily_command(
     times: TimesOption = None,
     retry: Annotated[
         bool,
-        typer.Option("--retry", help="Try all failed days now, also those that wait for a later pass."),
+        typer.Option(
+            "--retry", help="Try all failed days now, also those that wait or were given up or removed."
+        ),
     ] = False,
     redo: Annotated[
         bool,
@@ -57,6 +61,14 @@ def daily_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the days with their state, and stop.")
     ] = False,
+    give_up: Annotated[
+        str | None,
+        option("--give-up", metavar="TIMES", help="Leave failed or missing days out from now on, and stop."),
+    ] = None,
+    remove: Annotated[
+        str | None,
+        option("--remove", metavar="TIMES", help="Take days out of the series, leave them out, and stop."),
+    ] = None,
     scheduler: Scheduler = None,
     insecure: Insecure = False,
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -69,14 +81,22 @@ def daily_command(
     growing intervals. Exit code 0: all days are done. 75: some have no data yet. 6: some have failed
     (`cagp status OUT` lists them).
     """
+    from cagp_dist.service import removed_days
     from cagp_dist.service.daily import daily, planned_times
     from cagp_dist.service.disk import full_disks_told
     from cagp_dist.service.events import Event
     from cagp_dist.service.notify import notifying
     from cagp_dist.service.published_runs import keep_runs
+    from cagp_dist.text import shown_time
 
     with reported(job=job, metrics=metrics, log_format=log_format, debug=debug) as gathered:
         loaded = loaded_job(job, times, scheduler, insecure)
+        if give_up is not None or remove is not None:
+            for time in removed_days.give_up(loaded, give_up) if give_up is not None else ():
+                typer.echo(f"{shown_time(time)}: given up")
+            for time in removed_days.remove(loaded, remove) if remove is not None else ():
+                typer.echo(f"{shown_time(time)}: taken out of the series")
+            return
         failed: list[FailedDay] = []
         seen: list[np.datetime64 | None] = []
         with (

@@ -21,7 +21,8 @@ Times = Annotated[
         "--times",
         metavar="TIMES",
         help="Times; overrides the job: 2017-04-27T12:00,2017-04-28T12:00, 2017-04 (a month), 'from "
-        "2017-01-01 to 2017-01-31 every 6h', 2017-01-01..2017-01-31, 'last 5d at 12:00', latest, or all.",
+        "2017-01-01 to 2017-01-31 every 6h', 2017-01-01..2017-01-31 (with every or at of the job), "
+        "'last 5d at 12:00', latest, or all.",
     ),
 ]
 Scheduler = Annotated[

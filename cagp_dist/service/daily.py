@@ -110,9 +110,9 @@ def daily(
     """Do what is new of a job, one time after the other, the earliest first; a time that fails ends no other.
 
     Times that have failed are tried again, ever less often, or as soon as their files have changed, also
-    those that the job does not list any more; ``retry`` has all of them tried. A file whose times cannot be
-    read is a failure of its own. A time whose job and files are those of its run is not read. Times of an
-    earlier numerical version keep their result; ``redo`` has those of the job solved again.
+    those that the job does not list any more; ``retry`` has all of them tried, also those given up. A file
+    whose times cannot be read is a failure of its own. A time whose job and files are those of its run is not
+    read. Times of an earlier numerical version keep their result; ``redo`` has those of the job solved again.
     """
     root, digest = job.output.folder, text_sha256(job.text)[:16]
     moving = isinstance(job.prior.fit_times, Newest)  # the prior of each pass is another one
@@ -133,6 +133,9 @@ def daily(
         )
         for path, error in damaged.items()
     ]
+    if not retry:
+        left_out = DayRecords.read(root).given_up
+        times = times[[written_day(time) not in left_out for time in times]]
     settled = _Settled(job, redo=redo)
     for file, waits in note_planned(root, [time for time in times if not settled(time)], unread, retry=retry):
         yield Day(None, failed=file, waits=waits)

@@ -123,6 +123,7 @@ class DayRecords:
     outdated: set[str] = field(default_factory=set)  # done, of other data or another job than the last pass
     failed: dict[str, FailedDay] = field(default_factory=dict)
     done: dict[str, DoneDay] = field(default_factory=dict)
+    given_up: set[str] = field(default_factory=set)  # not tried, unless all are
 
     number: int = 0  # of the journal, whose lines come on top
 
@@ -137,6 +138,7 @@ class DayRecords:
                 set(found.get("outdated", ())),
                 {day["what"]: FailedDay(**day) for day in found.get("failed", ())},
                 {what: DoneDay(*day) for what, day in found.get("done", {}).items()},
+                set(found.get("given_up", ())),
                 found.get("journal", 0),
             )
             path = records.journal(root)
@@ -161,6 +163,7 @@ class DayRecords:
             what, run, inputs = line["done"]
             self.planned.discard(what)
             self.failed.pop(what, None)
+            self.given_up.discard(what)
             self.done[what] = DoneDay(run, inputs)
         else:
             day = FailedDay(**line["failed"])
@@ -174,6 +177,7 @@ class DayRecords:
                 "failed": [asdict(self.failed[what]) for what in sorted(self.failed)],
                 "planned": sorted(self.planned),
                 "outdated": sorted(self.outdated),
+                "given_up": sorted(self.given_up),
                 "done": {what: [day.run, day.inputs] for what, day in sorted(self.done.items())},
                 "journal": self.number,
             }
@@ -200,6 +204,7 @@ def _changing(root: Path) -> Iterator[DayRecords]:
             outdated={*records.outdated},
             failed={**records.failed},
             done={**records.done},
+            given_up={*records.given_up},
         )
         yield records
         if records != before or records.journal(root).exists():
@@ -265,8 +270,20 @@ def note_planned(
                 found.append((known, True))
         kept = {what: day for what, day in records.failed.items() if not day.is_file}
         records.failed = kept | {day.what: day for day, _ in found}
-        records.planned |= set(map(written_day, times))
+        records.planned |= (planned := set(map(written_day, times)))
+        records.given_up -= planned
     return found
+
+
+def note_given_up(root: Path, times: Iterable[np.datetime64]) -> None:
+    """Record that times are given up: passes leave them out, unless all are tried."""
+    with _changing(root) as records:
+        for what in map(written_day, times):
+            records.given_up.add(what)
+            records.planned.discard(what)
+            records.outdated.discard(what)
+            records.failed.pop(what, None)
+            records.done.pop(what, None)
 
 
 def note_failed(root: Path, day: FailedDay) -> FailedDay:

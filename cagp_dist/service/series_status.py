@@ -39,6 +39,7 @@ class SeriesStatus:
     outdated: Times  # of `done`, those of other data or another job than the last pass saw
     earlier: Times  # of `done`, those that an earlier numerical version made
     failed: tuple[FailedDay, ...]
+    given_up: Times  # by an operator
 
     @property
     def newest(self) -> np.datetime64 | None:
@@ -113,6 +114,8 @@ class SeriesStatus:
             found.append(f"outdated     {_some(self.outdated)}, done of other data or by another job")
         if self.earlier.size:
             found.append(f"earlier      {_some(self.earlier)}, of an earlier numerical version: daily --redo")
+        if self.given_up.size:
+            found.append(f"given up     {_some(self.given_up)}: daily --retry")
         days = len(self.failed_days)
         files = len(self.unreadable)
         beside = f", {counted(files, 'file')} that cannot be read" if files else ""
@@ -146,6 +149,7 @@ class SeriesStatus:
             "gaps": [written_day(time) for time in self.gaps],
             "outdated": [written_day(time) for time in self.outdated],
             "earlier": [written_day(time) for time in self.earlier],
+            "given_up": [written_day(time) for time in self.given_up],
             "failed": [asdict(day) for day in self.failed],
             "drift": drift,
             "runs": self.runs,
@@ -208,7 +212,8 @@ def status_of(root: Path) -> SeriesStatus:
     failed = np.array(
         [day.time for day in records.failed.values() if not day.is_file], dtype="datetime64[ns]"
     )
-    known = np.union1d(done, failed)
+    given_up: Times = np.array(sorted(records.given_up), dtype="datetime64[ns]")
+    known = np.union1d(np.union1d(done, failed), given_up)
     return SeriesStatus(
         root,
         done,
@@ -221,6 +226,7 @@ def status_of(root: Path) -> SeriesStatus:
             dtype="datetime64[ns]",
         ),
         tuple(records.failed[what] for what in sorted(records.failed)),
+        given_up,
     )
 
 

@@ -50,8 +50,7 @@ class FolderOutput:
         return publish.publish(self.folder, groups, run_key=run_key, attributes=attributes)
 
     def make_current(self, run: Path) -> None:
-        if publish.current_run(self.folder) != run:
-            publish.make_current(self.folder, run_key=run.stem)
+        publish.advance(self.folder, run)
 
     def name_of(self, run: Path) -> str:
         return str(run)

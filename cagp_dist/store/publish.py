@@ -6,7 +6,8 @@
     OUT/.staging/            work in progress; emptied by the next process that holds the lock
     OUT/runs/KEY.zarr        a run, never changed once it is here
     OUT/runs/KEY.sha256      digest of each of its files
-    OUT/CURRENT              the key of the run that readers open
+    OUT/CURRENT              the key of the run that readers open: the one published last, or the newest of a
+                             folder of days
 
 A run is staged, read back and checked, flushed to the disk, and renamed into ``runs``; only then is
 ``CURRENT`` replaced. A kill at any moment leaves a complete older state and, at most, litter.
@@ -39,13 +40,15 @@ __all__ = ["current_run", "make_current", "output_lock", "publish", "published",
 
 _log = logging.getLogger(__name__)
 
+SERIES = "series.zarr"  # link to the series of all days, in the output folder of a daily job
+
 _KEY = re.compile(r"[0-9a-f]{16,64}")
 
 
 def publish(
     root: Path, groups: Mapping[str, xr.Dataset], *, run_key: str, attributes: Mapping[str, object]
 ) -> Path:
-    """Publish a run and make it the current one.
+    """Publish a run and make it the current one, unless a folder of days has a newer one.
 
     Call it inside `output_lock`. A key that is published already and verifies is done: nothing is
     written but ``CURRENT``. A published run that is damaged is replaced.
@@ -81,7 +84,7 @@ def publish(
     run = published(root, run_key=run_key)
     if run is None:
         run = _publish_new(root, groups, run_key, _plain_attributes(groups, run_key, attributes))
-    make_current(root, run_key=run_key)
+    advance(root, run)
     return run
 
 
@@ -141,6 +144,28 @@ def make_current(root: Path, *, run_key: str) -> None:
         write_durably(new, f"{run_key}\n")
         os.replace(new, root / "CURRENT")
     sync(root)
+
+
+def advance(root: Path, run: Path) -> None:
+    """Make a run the current one, but in a folder with a series of days no earlier one over a later one.
+
+    Call it inside `output_lock`.
+    """
+    try:
+        current = current_run(root)
+    except StoreError:
+        current = None  # a damaged pointer is replaced
+    if current is not None and (root / SERIES).is_symlink() and _last_time(current) > _last_time(run):
+        return
+    make_current(root, run_key=run.stem)
+
+
+def _last_time(run: Path) -> str:
+    """Read the last time of a run, as ISO 8601; empty where it has none or cannot be read."""
+    try:
+        return str(json.loads(read_regular(run / "zarr.json"))["attributes"]["time_coverage_end"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def verify_files(run_path: Path) -> None:

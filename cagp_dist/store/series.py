@@ -29,13 +29,13 @@ from cagp_dist.store.atomic_files import READS, empty_folder
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.durable_files import disk_errors, sync, write_durably
 from cagp_dist.store.group_dataset import root_attributes
-from cagp_dist.store.publish import install
+from cagp_dist.store.publish import SERIES, install
 from cagp_dist.store.published_variables import of_another, scored_groups, variables_of_run
 from cagp_dist.store.series_layout import as_recalibrated
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, read_group, write_group
 from cagp_dist.store.zarr_files import consolidate
 
-NAME = "series.zarr"
+NAME = SERIES
 VERSIONS = ".series"
 KEPT = 2
 
@@ -95,13 +95,86 @@ def append_runs(root: Path, runs: Sequence[Path]) -> list[SeriesUpdate]:
     if not found:
         return updates
     new = _in_layout_of(before, {name: _of_times(name, [each[name] for each in found]) for name in found[0]})
+
+    def write(stage: Path, staged: Path) -> dict[str, str]:
+        shared = _write(stage, staged, new, before, number)
+        _check(staged, new)
+        return shared
+
+    _install_version(root, number, write)
+    return updates
+
+
+def remove_times(root: Path, times: Sequence[np.datetime64]) -> None:
+    """Take times out of the series, in a new version; without any left there is no series.
+
+    Call it inside `output_lock`. The runs stay.
+    """
+    before = current_version(root)
+    if before is None:
+        return
+    with open_group(before, SCORES) as scores:
+        kept = np.flatnonzero(~np.isin(scores["time"].values, np.array(times, dtype="datetime64[ns]")))
+        known = scores["time"].size
+    if kept.size == known:
+        return
+    if not kept.size:
+        with disk_errors(root / NAME):
+            (root / NAME).unlink()
+        sync(root)
+        return
+    number = int(before.stem) + 1
+    _install_version(root, number, lambda _, staged: _write_some(staged, before, kept, number))
+
+
+def _write_some(staged: Path, before: Path, kept: np.ndarray, number: int) -> dict[str, str]:
+    """Write a version with some of the times of the one before, and give the digests of linked files."""
+    listed, linked = manifest.digests_of(before), dict[str, str]()
+    groups = {}
+    for name in groups_of(before):
+        if name in GRIDDED:
+            with open_group(before, name) as opened:
+                groups[name] = _without_fields(opened).load().isel(time=kept)
+        else:
+            groups[name] = read_group(before, name).isel(time=kept)
+    with open_group(before) as opened:
+        attributes = {**opened.attrs, VERSION: number}
+    spans = root_attributes({SCORES: groups[SCORES]}, run_key="")
+    attributes |= {name: value for name, value in spans.items() if name.startswith("time_coverage")}
+    write_group(staged, "/", xr.Dataset(attrs=attributes))
+    for name, group in groups.items():
+        write_group(staged, name, group)
+        fields = [
+            path for path in (before / name).iterdir() if path.is_dir() and path.name not in group.variables
+        ]
+        for array in fields:
+            described = _described(array)
+            files = _files_of(described)
+            described["shape"][0] = kept.size
+            (staged / name / array.name).mkdir()
+            (staged / name / array.name / "zarr.json").write_text(json.dumps(described))
+            for here, there in enumerate(kept.tolist()):
+                for new, old in zip(files(here), files(there), strict=True):
+                    if _linked(str(array / old), str(staged / name / array.name / new)):
+                        linked[f"{name}/{array.name}/{new}"] = listed[f"{name}/{array.name}/{old}"]
+    consolidate(staged)
+    if lost := missing_chunks(staged):
+        raise _lacking(lost[0])
+    return linked
+
+
+def _install_version(root: Path, number: int, write: Callable[[Path, Path], dict[str, str]]) -> None:
+    """Make a version, which ``write`` puts into a folder, the one that readers open; old ones go.
+
+    ``write`` is given a folder for what is on its way, and that of the version; it gives the digests of the
+    files that the version shares with the one before.
+    """
     final = root / VERSIONS / f"{number:06d}.zarr"
     with empty_folder(root / ".staging" / f"series-{os.getpid()}") as stage:
         staged, listing = stage / final.name, stage / "manifest"
         with disk_errors(stage):
             final.parent.mkdir(exist_ok=True)
-            shared = _write(stage, staged, new, before, number)
-            _check(staged, new)
+            shared = write(stage, staged)
             text = manifest.build(staged, name=staged.name, known=shared)
             write_durably(listing, text)
         # over that of a process that died before the link was replaced, if there is one
@@ -115,7 +188,6 @@ def append_runs(root: Path, runs: Sequence[Path]) -> list[SeriesUpdate]:
         if path.stem.isdigit() and not number - KEPT < int(path.stem) <= number:
             shutil.rmtree(path, ignore_errors=True)
             manifest.manifest_path(path).unlink(missing_ok=True)
-    return updates
 
 
 class RunOfTime(NamedTuple):
@@ -423,13 +495,16 @@ def _other(name: str, reason: str) -> ConfigurationError:
     )
 
 
+def _lacking(chunk: str) -> StoreError:
+    return StoreError(
+        f"the new version of the series lacks {chunk}; the one before is intact. Run again.", key="damaged"
+    )
+
+
 def _check(staged: Path, new: Mapping[str, xr.Dataset]) -> None:
     """Read back what is new, and look that nothing is missing."""
     if lost := missing_chunks(staged):
-        raise StoreError(
-            f"the new version of the series lacks {lost[0]}; the one before is intact. Run again.",
-            key="damaged",
-        )
+        raise _lacking(lost[0])
     for name, group in new.items():
         with open_group(staged, name) as opened:
             times = opened["time"].values

@@ -42,13 +42,14 @@ from cagp_dist.service.day_records import (
     note_planned,
 )
 from cagp_dist.service.jobfile.config import parse_job, with_times
+from cagp_dist.service.run import find_run
 from cagp_dist.service.run import run as run_job
 from cagp_dist.service.series_status import HealthLimits, status_of
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.store import manifest, series
 from cagp_dist.store.durable_files import folder_bytes
 from cagp_dist.store.prune import prune_runs
-from cagp_dist.store.publish import output_lock
+from cagp_dist.store.publish import current_run, output_lock
 from cagp_dist.store.retention import Retention
 from cagp_dist.store.series_check import check_series
 from cagp_dist.store.zarr_arrays import read_group, write_group
@@ -798,6 +799,54 @@ def test_an_operator_and_monitoring_see_the_state_of_a_folder(begun, tmp_path):
         )
         == []
     )
+
+
+def test_the_newest_day_is_current_and_days_are_removed_and_given_up(begun, tmp_path, solves):
+    root, listed = tmp_path / "out", [*DAYS[:2], "2020-01-09"]
+    (tmp_path / "job.toml").write_text(begun(times=listed).text)
+
+    def cagp(*options, code=0):
+        found = CliRunner().invoke(app, ["daily", str(tmp_path / "job.toml"), *options])
+        assert found.exit_code == code, found.output
+        return found.output
+
+    cagp(code=75)
+    newest = current_run(root)
+    assert newest.stem == run_of(root, DAYS[1])
+    run_job(with_times(begun(), DAYS[0]))  # it is published already, and late
+    assert find_run(root) == newest
+    before = opened(tmp_path, "map").isel(time=[0])
+    assert "given up" in cagp("--give-up", "2020-01-09")
+    cagp()
+    assert "2020-01-09" not in DayRecords.read(root).failed
+    assert cagp("--remove", f"{DAYS[1]}..{DAYS[1]}") == f"{DAYS[1]}T00:00: taken out of the series\n"
+    xr.testing.assert_identical(opened(tmp_path, "map"), before)
+    assert check_series(root).compared == 1
+    assert find_run(root).stem == run_of(root, DAYS[0])
+    assert cagp().count("already") == 1, "what was removed stays away"
+    assert any(line.startswith("given up     2 times") for line in status_of(root).lines())
+    assert status_of(root).gaps.size == 0
+    assert DAYS[1] in cagp("--retry", code=75)
+    assert check_series(root).compared == 2
+    assert not solves
+    for option in ("--remove", "--give-up"):
+        assert "not all of these times" in cagp(option, "2020-02-01", code=2)
+    cagp("--remove", "all")
+    assert series.current_version(root) is None
+
+
+def test_a_period_has_the_steps_of_the_job(begun):
+    """31 noons are no 744 hours."""
+    job = begun(times={"last": "5d", "at": "12:00"})
+    rule = with_times(job, "2020-01-01..2020-01-31").observations.times
+    times = rule.times(np.empty(0, "datetime64[ns]"))
+    assert (times.size, str(times[0])[:16]) == (31, "2020-01-01T12:00")
+    every = with_times(job, "from 2020-01-01 to 2020-01-31 every 1h").observations.times
+    assert every.times(times[:0]).size == 744
+    assert with_times(begun(), "2020-01-01..2020-01-31").observations.times.every is None, "of latest"
+    with pytest.raises(ConfigurationError) as refusal:
+        with_times(job, "2020-01-01T13:00..2020-01-01T14:00")
+    assert refusal.value.key == "option-times"
 
 
 def test_times_of_which_no_pass_knows_are_gaps_of_a_regular_series(tmp_path):

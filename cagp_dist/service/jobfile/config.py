@@ -14,7 +14,15 @@ from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.explain import explain_mistakes, first_place
 from cagp_dist.service.jobfile.job import Job, KeepTable
 from cagp_dist.service.jobfile.observations_table import ObservationsTable
-from cagp_dist.service.jobfile.times_key import TimeRule, parse_short_times, written_times
+from cagp_dist.service.jobfile.times_key import (
+    LATEST,
+    Newest,
+    TimeRule,
+    Window,
+    parse_short_times,
+    written_times,
+)
+from cagp_dist.service.jobfile.times_key import times as times_of
 from cagp_dist.store.retention import Retention
 from cagp_dist.text import without_secrets
 
@@ -135,9 +143,16 @@ def parse_keep(text: str) -> Retention:
 
 
 def with_times(job: Job, text: str) -> Job:
-    """Replace the times of a job, as ``--times`` asks; its text says so."""
+    """Replace the times of a job, as ``--times`` asks; its text says so.
+
+    A window without a step or clock times has those of the job, so that it means as many times a day.
+    """
     try:
-        return _noted(_with_times(job, parse_short_times(text)), job, f"--times {text}")
+        found, rule = parse_short_times(text), job.observations.times
+        in_steps = isinstance(rule, Window | Newest) and rule != times_of(LATEST)
+        if isinstance(found, Window) and found.needs_source and in_steps:
+            found = found.in_steps_of(rule)
+        return _noted(_with_times(job, found), job, f"--times {text}")
     except ValueError as error:
         raise ConfigurationError(f'--times "{text}": {error}.', key="option-times") from error
 

@@ -6,7 +6,7 @@ A rule comes to a list of times, if need be with those of the source; the job is
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -60,6 +60,13 @@ class Window:
     def needs_source(self) -> bool:
         """Whether the times of the source decide; with a step or clock times they do not."""
         return self.every is None and not self.at
+
+    def in_steps_of(self, rule: "Window | Newest") -> "Window":
+        """Give the window with the step, or the clock times, of another rule; raises `ValueError`."""
+        found = replace(self, every=rule.every, at=rule.at)
+        if not found.needs_source:
+            found.times(np.empty(0, dtype="datetime64[ns]"))  # what is wrong with it is said at once
+        return found
 
     def times(self, available: Times) -> Times:
         """Return the times, ascending; ``available`` is looked at only where there is no step."""
