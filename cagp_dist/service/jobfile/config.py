@@ -149,9 +149,14 @@ def with_times(job: Job, text: str) -> Job:
     """
     try:
         found, rule = parse_short_times(text), job.observations.times
-        if isinstance(found, Window) and found.needs_source:
-            if isinstance(rule, Window | Newest) and rule != times_of(LATEST):
-                found = found.in_steps_of(rule)
+        has_steps = rule != times_of(LATEST)
+        if (
+            isinstance(found, Window)
+            and found.needs_source
+            and isinstance(rule, Window | Newest)
+            and has_steps
+        ):
+            found = found.in_steps_of(rule)
         return _noted(_with_times(job, found), job, f"--times {text}")
     except ValueError as error:
         raise ConfigurationError(f'--times "{text}": {error}.', key="option-times") from error
