@@ -40,7 +40,11 @@ DAILY_EXAMPLES = examples(
     "cagp daily job.toml --remove 2024-01-18T12:00",
 )
 STATUS_EXAMPLES = examples("cagp status out", "cagp status out --json", "cagp status out --metrics out.prom")
-HEALTH_EXAMPLES = examples("cagp health out", "cagp health out --max-age 36h --max-failed 0 --min-free 10GiB")
+HEALTH_EXAMPLES = examples(
+    "cagp health out",
+    "cagp health out --max-age 36h --max-failed 0 --min-free 10GiB",
+    "cagp health out --max-gaps 0 --max-unreadable 0",
+)
 
 SOME_FAILED = 6
 
@@ -221,6 +225,18 @@ def health_command(
         int | None,
         option(metavar="N", min=0, help="Most missing days, which no pass has reached."),
     ] = None,
+    max_gaps: Annotated[
+        int | None,
+        option(metavar="N", min=0, help="Most times without a run between the first and the last one."),
+    ] = None,
+    max_unreadable: Annotated[
+        int | None,
+        option(metavar="N", min=0, help="Most files of the source that cannot be read."),
+    ] = None,
+    max_outdated: Annotated[
+        int | None,
+        option(metavar="N", min=0, help="Most days of an earlier numerical version or of data that changed."),
+    ] = None,
     min_free: Annotated[
         str | None,
         option(metavar="SIZE", help="Least free disk space, such as 10GiB."),
@@ -247,6 +263,9 @@ def health_command(
                 max_age=None if max_age is None else parse_length(max_age, "--max-age"),
                 max_failed=max_failed,
                 max_missing=max_missing,
+                max_gaps=max_gaps,
+                max_unreadable=max_unreadable,
+                max_outdated=max_outdated,
                 min_free_bytes=None if min_free is None else int(str(parse_bytes(min_free))),
                 drift=drift,
             )

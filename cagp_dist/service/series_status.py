@@ -47,6 +47,20 @@ class SeriesStatus:
         return self.done[-1] if self.done.size else None
 
     @property
+    def without_run(self) -> Times:
+        """Times between the first and the last of the series that have no run, but those given up."""
+        others = [day.time for day in self.failed_days]
+        known = np.concatenate([self.gaps, self.missing, np.array(others, dtype="datetime64[ns]")])
+        if not self.done.size:
+            return known[:0]
+        return np.unique(known[(known > self.done[0]) & (known < self.done[-1])])
+
+    @property
+    def not_of_today(self) -> Times:
+        """Times of the series of an earlier numerical version, or of other data than those of today."""
+        return np.union1d(self.outdated, self.earlier)
+
+    @property
     def failed_days(self) -> list[FailedDay]:
         """Those of the failures that are days, and no files."""
         return [day for day in self.failed if not day.is_file]
@@ -166,6 +180,9 @@ class HealthLimits:
     max_age: np.timedelta64 | None = None  # of the newest time
     max_failed: int | None = None  # days whose data are there
     max_missing: int | None = None  # days
+    max_gaps: int | None = None  # times between the first and the last of the series without a run
+    max_unreadable: int | None = None  # files
+    max_outdated: int | None = None  # times of another numerical version, or of data that have changed since
     min_free_bytes: int | None = None
     drift: bool = False  # whether drift is a fault
 
@@ -182,11 +199,22 @@ class HealthLimits:
                 found.append(f"the newest time is {hours:.0f} h old, {limit}")
         failed = sum(day.kind != NOT_READY for day in status.failed_days)
         for what, count, most in (
-            ("failed", failed, self.max_failed),
-            ("missing", status.missing.size, self.max_missing),
+            (f"{counted(failed, 'day')} failed", failed, self.max_failed),
+            (f"{counted(status.missing.size, 'day')} missing", status.missing.size, self.max_missing),
+            (f"{counted(status.without_run.size, 'gap')}", status.without_run.size, self.max_gaps),
+            (
+                f"{counted(len(status.unreadable), 'unreadable file')}",
+                len(status.unreadable),
+                self.max_unreadable,
+            ),
+            (
+                f"{counted(status.not_of_today.size, 'day')} outdated",
+                status.not_of_today.size,
+                self.max_outdated,
+            ),
         ):
             if most is not None and count > most:
-                found.append(f"{counted(count, 'day')} {what}, at most {most}")
+                found.append(f"{what}, at most {most}")
         if self.min_free_bytes is not None and status.free_bytes < self.min_free_bytes:
             found.append(f"{bytes_text(status.free_bytes)} free, at least {bytes_text(self.min_free_bytes)}")
         drift = status.drift if self.drift else None

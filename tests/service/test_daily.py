@@ -849,6 +849,37 @@ def test_a_period_has_the_steps_of_the_job(begun):
     assert refusal.value.key == "option-times"
 
 
+def test_health_counts_gaps_unreadable_files_and_outdated_days(begun, tmp_path):
+    """A gap is any time without a run between two that have one, unless it was given up."""
+    days = np.array(DAYS, dtype="datetime64[ns]")
+    none, hour = days[:0], "2020-01-05T00:00:00+00:00"
+    failed = [
+        FailedDay(f"{DAYS[1]}T00:00:00", "source missing", "", 1, hour, ""),
+        FailedDay("2020-01-09T00:00:00", "source missing", "", 1, hour, ""),
+        FailedDay("a.nc", "damaged", "", 1, hour, "", is_file=True),
+        FailedDay("b.nc", "source missing", "", 1, hour, "", is_file=True),
+    ]
+    found = replace(
+        status_of(tmp_path / "out"),
+        done=days[[0, 3]],
+        gaps=days[2:3],
+        missing=none,
+        outdated=days[:1],
+        earlier=days[[0, 3]],
+        failed=tuple(failed),
+    )
+    limits = HealthLimits(max_gaps=1, max_unreadable=0, max_outdated=1)
+    assert limits.faults(found) == [
+        "2 gaps, at most 1",
+        "1 unreadable file, at most 0",
+        "2 days outdated, at most 1",
+    ]
+    assert HealthLimits(max_gaps=2, max_unreadable=1, max_outdated=2).faults(found) == []
+    options = ("--max-gaps", "0", "--max-unreadable", "0", "--max-outdated", "0")
+    health = CliRunner().invoke(app, ["health", str(tmp_path / "out"), *options])
+    assert health.exit_code == 0, health.output
+
+
 def test_times_of_which_no_pass_knows_are_gaps_of_a_regular_series(tmp_path):
     def gaps(*days):
         root = tmp_path / f"out-{len(list(tmp_path.iterdir()))}"

@@ -64,7 +64,7 @@ def test_schedules_start_a_command_that_there_is():
 def test_health_checks_are_commands_that_there_are(objects, tmp_path):
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     check = compose["services"]["schedule"]["healthcheck"]["test"]
-    assert "&& cagp health out ${CAGP_HEALTH:-}" in check[3]
+    assert "&& cagp health out ${CAGP_HEALTH:---max-failed 0 --max-gaps 0 --max-unreadable 0}" in check[3]
     post = unit("cagp-daily.service")["Service"]["ExecStartPost"]
     commands = [
         shlex.split(post.replace("/srv/cagp/.venv/bin/", "")),
