@@ -216,7 +216,8 @@ def test_errors_of_two_variables_at_a_place_that_go_together_are_noise_of_each(t
     undated = table.assign(sigma=np.where(np.arange(70) % 2, 0.2, 0.4))
     undated.to_csv(root / "undated.csv", index=False)
     noise = {"tmin": "sigma", "tmax": 0.2}  # and rows that lack tmin know nothing of its noise
-    text = job.replace("[output]", "nugget_correlation = true\n[output]").replace("/out", "/pairs")
+    plugged_in = 'nugget_correlation = true\nhyperparameters = "plug-in"\n[output]'  # seconds are saved
+    text = job.replace("[output]", plugged_in).replace("/out", "/pairs")
     text = text.replace("[design]", 'noise_std = { tmin = "sigma", tmax = 0.2 }\n[design]')
     (root / "pairs.toml").write_text(text.replace("two.csv", "undated.csv"))
     path = cagp.run(root / "pairs.toml").path
@@ -227,6 +228,7 @@ def test_errors_of_two_variables_at_a_place_that_go_together_are_noise_of_each(t
         value=["tmin", "tmax"],
         noise_std=noise,
         nugget_correlation=True,
+        hyperparameters="plug-in",
         to=run[["latitude", "longitude"]],
         kernel="matern32",
         progress=False,
@@ -256,7 +258,8 @@ def test_a_plan_counts_the_searches_that_are_made(two, ships, monkeypatch):
 
     for (root, job, _), kernel in ((two, "auto"), (ships, "matern32")):
         name = f"planned-{kernel}"
-        text = job.replace('"matern32"', f'"{kernel}"').replace(f"{root}/out", f"{root}/{name}")
+        plugged_in = f'"{kernel}"\nhyperparameters = "plug-in"'
+        text = job.replace('"matern32"', plugged_in).replace(f"{root}/out", f"{root}/{name}")
         text = text.replace('{ kind = "folds", count = 3 }', '{ kind = "random", count = 24, seed = 2 }')
         (root / "planned.toml").write_text(text)
         plan = plan_job(load_job(root / "planned.toml"))
