@@ -490,7 +490,7 @@ def _files_of(described: dict[str, Any]) -> Callable[[int], list[str]]:
 def _other(name: str, reason: str) -> ConfigurationError:
     return ConfigurationError(
         f"the run does not continue group {name!r} of the series in this output folder: {reason}. A series "
-        "belongs to one job: give this one its own output root, or remove OUT/series.zarr to start again.",
+        "belongs to one job: give this one its own output root, or the day the grid of the others.",
         key="of-another-job",
     )
 
