@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -82,9 +83,12 @@ def worker_jobs(
             memory=f"{memory_limit_bytes // 2**20}MiB",
             security=None if insecure else _security(Path(folder)),
             worker_extra_args=worker_arguments(settings, BATCH_SYSTEMS[name].unit_seconds),
+            # a folder of others in a shared /tmp could be exchanged, and what is read from it is unpickled
+            local_directory='"$CAGP_SPILL"',
             job_script_prologue=[
                 *(f"export {variable}=1" for variable in THREADS),
                 *(settings.get("job-script-prologue") or ()),
+                *spill_folder(settings.get("local-directory") or "${TMPDIR:-/tmp}"),
             ],
             scheduler_options={
                 "dashboard_address": "127.0.0.1:0",
@@ -118,8 +122,11 @@ def _submit(cluster: "JobQueueCluster", name: str, workers: int) -> None:
 
 
 def wait_for_jobs(client: "Client", name: str, workers: int, deadlines: Deadlines) -> None:
-    """Wait until worker jobs have begun, saying so now and then; those there by the deadline must do."""
-    system, here = BATCH_SYSTEMS[name], 0
+    """Wait until worker jobs have begun, saying so now and then; after a while any of them is enough.
+
+    The others join as they come, and take tasks.
+    """
+    system, here, began = BATCH_SYSTEMS[name], 0, time.monotonic()
 
     def say(waited: float) -> None:
         _log.warning(
@@ -131,6 +138,8 @@ def wait_for_jobs(client: "Client", name: str, workers: int, deadlines: Deadline
     for _ in deadlines.looks(deadlines.queue_seconds, say):
         if (here := len(client.scheduler_info(n_workers=-1)["workers"])) >= workers:
             return
+        if here and time.monotonic() - began >= deadlines.start_after_seconds:
+            break
     if here == 0:
         raise ClusterError(
             f"none of {counted(workers, 'worker job')} of {system.title} began within "
@@ -139,7 +148,8 @@ def wait_for_jobs(client: "Client", name: str, workers: int, deadlines: Deadline
             f"(jobqueue.{name}), or wait longer: [runtime] queue_seconds.",
             key="no-workers",
         )
-    _log.warning("work begins on %d of %d worker jobs of %s", here, workers, system.title)
+    text = "work begins on %d of %d worker jobs of %s; the others join as they begin"
+    _log.warning(text, here, workers, system.title)
 
 
 def worker_arguments(settings: dict[str, object], unit_seconds: int) -> list[str]:
@@ -153,6 +163,14 @@ def worker_arguments(settings: dict[str, object], unit_seconds: int) -> list[str
         return given
     lifetime, stagger = lifetime_seconds(walltime)
     return [*given, "--lifetime", f"{lifetime:.0f}s", "--lifetime-stagger", f"{stagger:.0f}s"]
+
+
+def spill_folder(where: str) -> list[str]:
+    """Give lines of shell that make a folder of its own for a worker, and remove it at the end."""
+    return [
+        f'CAGP_SPILL=$(mktemp -d "{where}/cagp-XXXXXXXX") || exit 1',
+        """trap 'rm -rf "$CAGP_SPILL"' EXIT""",
+    ]
 
 
 def lifetime_seconds(walltime: float) -> tuple[float, float]:

@@ -40,7 +40,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 20  # how long to wait for a scheduler to answer
-WORKER_SECONDS = 120  # how long to wait for the first worker of a cluster, where that needs no queue
 ANSWER_SECONDS = 60  # to wait for what workers say of themselves: they import the package for it
 
 SETTLE_SECONDS = 0.5  # how long no further worker must join before work begins
@@ -236,7 +235,7 @@ def _wait_for_worker(client: "Client", deadlines: Deadlines) -> dict[str, Any]:
     if getattr(cluster, "worker_spec", None) == {} and getattr(cluster, "_adaptive", None) is None:
         most = 0.0
     else:
-        most = deadlines.queue_seconds if queued else WORKER_SECONDS
+        most = deadlines.queue_seconds if queued else deadlines.worker_seconds
 
     def say(waited: float) -> None:
         _log.warning(
@@ -253,8 +252,9 @@ def _wait_for_worker(client: "Client", deadlines: Deadlines) -> dict[str, Any]:
         return info
     raise ClusterError(
         f"the Dask cluster at {address} has no workers after {most:g} s; start some with `dask worker`, "
-        "cluster.scale(2) or cluster.adapt(maximum=2). If they were asked for, the logs of the batch "
-        "system or of the workers say why they did not come.",
+        "cluster.scale(2) or cluster.adapt(maximum=2), or wait longer: [runtime] "
+        f"{'queue_seconds' if queued else 'worker_seconds'} of a job. If they were asked for, the logs of "
+        "the batch system or of the workers say why they did not come.",
         key="no-workers",
     )
 

@@ -22,7 +22,9 @@ class Deadlines:
     idle_seconds: float = 60.0  # in which tasks wait and no worker works on one: all are gone or paused
     stall_seconds: float = 3600.0  # in which no task ends although workers work: longer than any task
     rejoin_seconds: float = 120.0  # to wait for a scheduler and its first worker before a new attempt
-    queue_seconds: float = 14400.0  # to wait until worker jobs begin; those that have by then must do
+    worker_seconds: float = 120.0  # to wait for the first worker of a cluster that needs no queue
+    start_after_seconds: float = 300.0  # from which on worker jobs that have begun are enough to begin with
+    queue_seconds: float = 14400.0  # to wait until the first worker job begins
     attempts: int = 3  # how often in all a stage of a job is begun, or gone on with, when its cluster is lost
     total_seconds: float | None = None  # for a whole job, from when this is made; None: no limit
     _started: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)

@@ -434,6 +434,8 @@ class _JobSteps:
             sampled.extend([plan] * bool(plan.sums))
             for line in replace(found, disk=need.line()).lines():
                 stage.note(line)
+            if kept := 0 if plan.sums else self.checkpoints.iterations():
+                stage.note(f"continues from iteration {kept} of {plan.iterations}, which a checkpoint has")
             check_disk(root, need, there=self.checkpoints.folder)
             check_spilling(plan, executor)
             stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")

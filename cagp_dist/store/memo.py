@@ -88,6 +88,15 @@ class FolderMemo:
         """Checkpoints of a piece of work."""
         return FolderCheckpoint(self.folder / key, self.seconds, self._clock)
 
+    def iterations(self) -> int:
+        """Count the iterations of the newest solve of which something is kept; 0 where nothing is."""
+        with suppress(OSError, ValueError, KeyError):
+            newest = max(self.folder.glob("*/[0-9]*/manifest.json"), key=os.path.getmtime, default=None)
+            if newest is not None:
+                states = json.loads(newest.read_text())["about"]["states"]
+                return max((int(each["iteration"]) for each in states), default=0)
+        return 0
+
     def remove(self) -> None:
         """Remove all values, when the job is done."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -18,6 +18,8 @@ import jsonschema
 import pytest
 import yaml
 
+import cagp_dist
+
 REPOSITORY = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -162,7 +164,10 @@ def test_only_loopback_is_published_and_every_service_has_limits(compose: dict[s
     published = [port for service in compose["services"].values() for port in service.get("ports", [])]
     assert published == ["127.0.0.1:8787:8787", "127.0.0.1:8080:8080"]
     for service in compose["services"].values():
-        assert service["image"] == "cagp-dist"
+        assert service["image"] == f"cagp-dist:{cagp_dist.__version__}"
+        limits = service["deploy"]["resources"]["limits"]
+        assert float(limits["cpus"]) > 0.0
+        assert service["pids_limit"] == 512
         assert re.fullmatch(r"\d+[GM]", service["deploy"]["resources"]["limits"]["memory"])
 
 

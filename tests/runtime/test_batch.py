@@ -2,7 +2,9 @@
 
 import logging
 import re
+import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -84,7 +86,10 @@ def test_batch_systems_start_worker_jobs_and_keep_their_number(
     assert asked["memory"] == memory
     assert asked["jobs"] == jobs
     assert asked["kept"] == (jobs, jobs)
-    assert asked["job_script_prologue"] == [f"export {variable}=1" for variable in batch.THREADS]
+    assert asked["job_script_prologue"] == [
+        *(f"export {variable}=1" for variable in batch.THREADS),
+        *batch.spill_folder("${TMPDIR:-/tmp}"),
+    ]
     assert asked["scheduler_options"] == {"dashboard_address": "127.0.0.1:0"}
     assert list(tmp_path.iterdir()) == [], "the certificate goes with the cluster"
 
@@ -119,11 +124,12 @@ def test_the_wait_for_jobs_is_spoken_of_and_ends(asked, monkeypatch, caplog):
     ]
 
 
-@pytest.mark.exhaustive
 def test_work_begins_on_the_jobs_that_have_begun(asked, caplog):
-    asked["most"] = 1
-    with open_executor("slurm", deadlines=Deadlines(queue_seconds=0.1)) as executor:
+    """After a while, and not only when the wait for the first one is over."""
+    asked["most"], began = 1, time.monotonic()
+    with open_executor("slurm", deadlines=Deadlines(start_after_seconds=0.1)) as executor:
         assert executor.submit(abs, -3).result() == 3
+    assert time.monotonic() - began < 60.0
     assert "work begins on 1 of 2 worker jobs of SLURM" in caplog.text
 
 
@@ -182,8 +188,11 @@ export MKL_NUM_THREADS=1
 export OPENBLAS_NUM_THREADS=1
 export NUMBA_NUM_THREADS=1
 module load python
+CAGP_SPILL=$(mktemp -d "/scratch/cagp-XXXXXXXX") || exit 1
+trap 'rm -rf "$CAGP_SPILL"' EXIT
 PYTHON -m distributed.cli.dask_worker tls://ADDRESS --name dummy-name --nthreads 1 --memory-limit 2.00GiB \
---nanny --death-timeout 60 --preload cagp_dist.preload --no-dashboard --dashboard-address 127.0.0.1:0 \
+--nanny --death-timeout 60 --local-directory "$CAGP_SPILL" --preload cagp_dist.preload --no-dashboard \
+--dashboard-address 127.0.0.1:0 \
 --lifetime 6300s --lifetime-stagger 600s --protocol tls:// --tls-ca-file PEM --tls-cert PEM --tls-key PEM
 """
 
@@ -199,6 +208,7 @@ def test_the_script_of_a_pbs_job(tmp_path, monkeypatch):
         "queue": "long",
         "account": "climate",
         "walltime": "02:00:00",
+        "local-directory": "/scratch",
         "job-script-prologue": ["module load python"],
     }
     with (
@@ -210,3 +220,11 @@ def test_the_script_of_a_pbs_job(tmp_path, monkeypatch):
         assert "tls://" in Path("submitted").read_text()
     script = script.replace(sys.executable, "PYTHON").replace(pem, "PEM")
     assert re.sub(r"tls://[0-9.]+:\d+", "tls://ADDRESS", script) == PBS_SCRIPT
+
+
+def test_the_folder_of_a_worker_is_its_own_and_goes_with_it(tmp_path):
+    script = "\n".join([*batch.spill_folder(str(tmp_path)), 'ls -ld "$CAGP_SPILL"'])
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.startswith("drwx------")
+    assert not any(tmp_path.iterdir())
+    assert subprocess.run(["bash", "-c", "\n".join(batch.spill_folder("/nowhere"))], check=False).returncode

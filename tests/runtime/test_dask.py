@@ -20,6 +20,7 @@ from cagp_dist.errors import ClusterError, ConfigurationError
 from cagp_dist.runtime import SerialExecutor, open_executor
 from cagp_dist.runtime import dask as runtime_dask
 from cagp_dist.runtime.dask import PROCESS_BYTES, DaskExecutor
+from cagp_dist.runtime.deadlines import Deadlines
 
 from ..clusters import local_cluster, wait_until
 from ..oracle import assert_same_bits
@@ -235,16 +236,16 @@ def empty_cluster():
         yield opened
 
 
-def test_a_scheduler_without_workers(empty_cluster, monkeypatch):
-    monkeypatch.setattr(runtime_dask, "WORKER_SECONDS", 0.5)
-    with pytest.raises(ClusterError) as refusal:
-        open_executor(empty_cluster.scheduler.address).__enter__()
+def test_a_scheduler_without_workers(empty_cluster):
+    patience = Deadlines(worker_seconds=0.5)
+    with pytest.raises(ClusterError, match=r"worker_seconds") as refusal:
+        open_executor(empty_cluster.scheduler.address, deadlines=patience).__enter__()
     assert refusal.value.key == "no-workers"
     with (
         Client(empty_cluster, set_as_default=False) as client,
         pytest.raises(ClusterError) as refusal,
     ):
-        DaskExecutor(client)
+        DaskExecutor(client, patience)
     assert refusal.value.key == "no-workers"
 
 

@@ -60,7 +60,9 @@ def test_a_terminated_job_keeps_its_iteration_and_goes_on_from_there(tmp_path, m
     kept = list((tmp_path / "cut" / ".checkpoints").rglob("manifest.json"))
     assert len(kept) == 1
     assert not (tmp_path / "cut" / "CURRENT").exists()
-    again = run(job(tmp_path / "cut"))
+    notes = []
+    again = run(job(tmp_path / "cut"), observe=lambda event: notes.append(event.text))
+    assert "continues from iteration 3 of 4, which a checkpoint has" in notes
     assert len(swept) == 4, "the third iteration ended within the grace and was kept"
     assert_same_posterior(again.path, run(job(tmp_path / "whole")).path)
     assert not (tmp_path / "cut" / ".checkpoints" / again.path.stem).exists(), "a published run needs none"

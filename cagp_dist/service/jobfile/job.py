@@ -1,10 +1,12 @@
 """A job file as strict, frozen tables, and what its tables say of each other."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -38,6 +40,7 @@ from cagp_dist.service.jobfile.notify_table import NotifyTable
 from cagp_dist.service.jobfile.observations_table import ColumnsTable, ObservationsTable
 from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
+from cagp_dist.service.jobfile.times_key import parse_length
 from cagp_dist.space import Plane, Space
 from cagp_dist.store.addresses import folder_of
 from cagp_dist.store.retention import Retention
@@ -149,6 +152,12 @@ Seconds = Annotated[
 CHECKPOINT_SECONDS = 60.0  # Time between checkpoints: little is lost, and little is spent on them
 
 
+def _length_of(name: str, value: str) -> str:
+    """Check that a length of time is written as it is to be."""
+    parse_length(value, name)
+    return value
+
+
 class RuntimeTable(JobTable):
     """``[runtime]``: patience with a cluster, attempts, and how often a solve is kept. Changes no result."""
 
@@ -157,6 +166,10 @@ class RuntimeTable(JobTable):
     idle_seconds: Seconds = Deadlines.idle_seconds
     stall_seconds: Seconds = Deadlines.stall_seconds
     rejoin_seconds: Seconds = Deadlines.rejoin_seconds
+    worker_seconds: Seconds = Deadlines.worker_seconds
+    start_after: Annotated[str, AfterValidator(partial(_length_of, "start_after"))] = key(
+        "5min", "a whole number of min, h or d", "5min"
+    )
     queue_seconds: Seconds = Deadlines.queue_seconds
     total_seconds: Seconds | None = Deadlines.total_seconds
     checkpoint_seconds: float = key(
@@ -165,7 +178,9 @@ class RuntimeTable(JobTable):
 
     def deadlines(self) -> Deadlines:
         """Make the deadlines; the time of the whole job begins."""
-        return Deadlines(**self.model_dump(exclude={"checkpoint_seconds"}))
+        seconds = parse_length(self.start_after, "start_after") / np.timedelta64(1, "s")
+        settings = self.model_dump(exclude={"checkpoint_seconds", "start_after"})
+        return Deadlines(**settings, start_after_seconds=float(seconds))
 
 
 class KeepTable(JobTable):
@@ -225,7 +240,7 @@ class Job(JobTable):
     runtime: RuntimeTable = key(
         RuntimeTable(),
         "the keys attempts, silence_seconds, idle_seconds, stall_seconds, rejoin_seconds, "
-        "queue_seconds, total_seconds, checkpoint_seconds",
+        "worker_seconds, start_after, queue_seconds, total_seconds, checkpoint_seconds",
     )
     output: OutputTable = key(OutputTable(), "the keys root, keep_weights, keep")
     notify: NotifyTable | None = key(None, "the keys on, command, url, headers, timeout_seconds")
