@@ -82,12 +82,7 @@ def check_observations(
             break
         left.forget(left.forgotten | more)
         if np.count_nonzero(left.forgotten) > MOST_FLAGGED * observed.count:
-            raise DataError(
-                f"more than half of the {observed.count:,} values contradict the others, so that these, or "
-                "the model, are at fault; expected observations of one quantity in one unit, most of which "
-                "are right. Look at the units and the columns, or name a kernel and a mean.",
-                key="most-are-flagged",
-            )
+            raise _most_are_flagged(f"more than half of the {observed.count:,} values contradict the others")
     left.forget(left.forgotten & wrong)
     errors, variance = left.errors()
     return Checked(left.forgotten, observed.values - errors, np.sqrt(variance), model, rate)
@@ -136,7 +131,20 @@ def fit_without_gross_errors(
 def forget_gross_errors(left: LeftOutNear) -> None:
     """Forget values that are more likely wrong than not, but for those that others made look wrong."""
     for _ in range(2):
-        left.forget(np.nan_to_num(contamination(*left.errors()).probability) > 0.5)
+        errors, variance = left.errors()
+        wrong: Mask = np.nan_to_num(contamination(errors, variance).probability) > 0.5
+        present = np.isfinite(errors)
+        if not (present & ~wrong)[present.any(axis=1)].any(axis=1).all():
+            raise _most_are_flagged("all values of a field contradict each other")
+        left.forget(wrong)
+
+
+def _most_are_flagged(what: str) -> DataError:
+    return DataError(
+        f"{what}, so that these, or the model, are at fault; expected observations of one quantity in one "
+        "unit, most of which are right. Look at the units and the columns, or name a kernel and a mean.",
+        key="most-are-flagged",
+    )
 
 
 def some_places(observed: Observations, most: int) -> Observations:

@@ -292,8 +292,8 @@ class _Whitened:
         return np.asarray(half - self.basis @ (self.basis.T @ half))
 
 
-def advice_of_values(observed: Observations, learned: FittedModel) -> str:
-    """Say in a sentence what would help values that are not normal; nothing where they may be.
+def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bool = False) -> str:
+    """Say in a sentence what would help values that are not normal, in a call or a job; or nothing.
 
     Transforms are compared with the correlations that were fitted without one, which is hard on them.
     """
@@ -307,9 +307,11 @@ def advice_of_values(observed: Observations, learned: FittedModel) -> str:
             "* cos(direction)."
         )
     if has_many_zeros(observed):
-        helps = 'transform="auto" censors zeros, and gives the probability of one.'
+        helps = f"{_asking('auto', in_job)} censors zeros, and gives the probability of one."
         if observed.in_time or observed.grid is not None:  # where zeros are not censored
             helps = f"transform=cagp.BoxCox(0.5, shift={resolution(values):.3g}) has them as least values."
+            if in_job:
+                helps = 'transform = "log1p" in [observations] maps log(1 + y).'
         return (
             f"{(values == 0.0).mean():.0%} of the values are zero and none is below, and error bars of "
             f"normal distributions reach below: {helps}"
@@ -325,8 +327,8 @@ def advice_of_values(observed: Observations, learned: FittedModel) -> str:
         return ""
     return (
         f"The log-likelihood of {part.count} values is higher by {gains[best]:.0f} for their "
-        f'{"logarithms" if best == "log" else "square roots"}: transform="{best}" maps these, and gives mean '
-        "and error bars of the values."
+        f"{'logarithms' if best == 'log' else 'square roots'}: {_asking(best, in_job)} maps these, and gives "
+        "mean and error bars of the values."
     )
 
 
@@ -336,6 +338,11 @@ def has_many_zeros(observed: Observations) -> bool:
     zeros, different = int((values == 0.0).sum()), np.unique(values).size - 1
     enough = min(zeros, different) >= FEWEST_ZEROS and zeros >= LEAST_ZEROS * values.size
     return enough and float(values.min()) == 0.0
+
+
+def _asking(name: str, in_job: bool) -> str:
+    """Write how a transform is asked for."""
+    return f'transform = "{name}" in [prior]' if in_job else f'transform="{name}"'
 
 
 def _whitened(observed: Observations, learned: FittedModel) -> list[_Whitened]:

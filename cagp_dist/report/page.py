@@ -68,7 +68,7 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
         noun=run.variable.noun,
         stopped=" ".join(filter(None, stopped)),
         believed=_believed(run),
-        note=NOT_EXACTLY_CALIBRATED.get(run.solver_calibration, ""),
+        note=" ".join(filter(None, [NOT_EXACTLY_CALIBRATED.get(run.solver_calibration, ""), *_values(run)])),
         several=_several(run) if several else None,
         every_time=every_time,
         pooled=f"Scores at {count}" + (f" and {len(run.times)} times, pooled" if several else ""),
@@ -223,8 +223,10 @@ def _tiles(run: PublishedRun) -> list[tuple[str, str]]:
             f"of the held-out observations lie inside their {100.0 * level:g} % error bars{weighted}",
         ),
         (
-            f"±{amount(float(np.median(spread)), units, 2)}",
-            f"median error bar {where} (one standard deviation)",
+            f"{'' if run.transformed else '±'}{amount(float(np.median(spread)), units, 2)}",
+            f"median standard deviation {where}, of distributions that are not normal"
+            if run.transformed
+            else f"median error bar {where} (one standard deviation)",
         ),
     ]
     seconds = tables.seconds_by_stage(run)
@@ -233,13 +235,24 @@ def _tiles(run: PublishedRun) -> list[tuple[str, str]]:
     return tiles
 
 
+def _values(run: PublishedRun) -> list[str]:
+    """Say what was done with the values, and what would help them."""
+    text, found = run.attributes.text, []
+    if run.transformed:
+        found.append(
+            f"Values y are mapped as {text('transform')}, and taken back: intervals are those between "
+            "published quantiles, not the mean and a multiple of the standard deviation."
+        )
+    return found + [text(name) for name in ("flagged_statement", "suspicious_values", "values_advice")]
+
+
 def _believed(run: PublishedRun) -> str:
     """Say what the error bars assume and how far it holds, for readers who are not statisticians."""
     attributes = run.attributes
     level, inside, by_area = tables.headline_coverage(run)
     noise = attributes.number("noise_variance")
     noisy = ""
-    if noise:
+    if noise and not run.transformed:
         noisy = (
             f" (including the noise of an observation, {amount(np.sqrt(noise), run.variable.units, 2)}: its "
             "error or, in a reanalysis, variation between the points"

@@ -231,6 +231,11 @@ class PublishedRun:
     )
 
     @property
+    def transformed(self) -> bool:
+        """Whether values were transformed, so that their distributions are not normal."""
+        return bool(self.attributes.text("transform"))
+
+    @property
     def solver_calibration(self) -> str:
         """What the error bars of its solver are if the prior is right; empty where the run does not say."""
         exact = self.attributes.values.get("solver_calibrated")  # all that earlier versions recorded

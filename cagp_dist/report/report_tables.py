@@ -211,7 +211,8 @@ def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
         if run.space.has_latitudes:
             where = f"{latitude:.2f}", f"{(longitude + 180.0) % 360.0 - 180.0:.2f}"
         digits = decimals(std := float(places.std[index]))
-        rows.append((name, *where, f"{places.mean[index]:.{digits}f}{unit}", f"±{std:.{digits}f}{unit}"))
+        spread = f"{'' if run.transformed else '±'}{std:.{digits}f}{unit}"
+        rows.append((name, *where, f"{places.mean[index]:.{digits}f}{unit}", spread))
     which = f"The first {MOST_PLACES} of {count:,} places" if count > MOST_PLACES else "Places of the table"
     return rows, f"{which}, {when(run.times[0])}; all are in group targets of the run"
 
@@ -248,7 +249,7 @@ def prior_rows(run: PublishedRun) -> list[Row]:
     if not isinstance(errors, dict):
         return []
     numbers = run.attributes.table("prior")
-    square = squared(run.variable.units)
+    square = "" if run.transformed else squared(run.variable.units)
     rows: list[Row] = []
     for name, unit in _UNITS.items():
         values, spread = _each(numbers.get(name)), _each(errors.get(name))
@@ -312,6 +313,11 @@ def record_rows(run: PublishedRun) -> list[Row]:
         ("Solver", attributes.text("solver")),
         ("Executor", attributes.text("executor")),
         ("Prior", _joined(prior)),
+        ("Transform", attributes.text("transform")),
+        ("Transforms compared", attributes.text("transform_log_likelihoods")),
+        ("Outliers", attributes.text("outliers")),
+        ("Share and width of outliers", _outliers(run)),
+        ("Flagged", attributes.text("flagged_statement")),
         ("Innovations", _joined({_spoken(name): of for name, of in attributes.table("innovations").items()})),
         *((name, f"{count:,}") for name, count in counts.items() if count is not None),
         ("Test points", f"{run.points.latitude_degrees.size:,}"),
@@ -319,6 +325,14 @@ def record_rows(run: PublishedRun) -> list[Row]:
         ("Versions", _joined(versions)),
     ]
     return [row for row in rows if row[1]]
+
+
+def _outliers(run: PublishedRun) -> str:
+    """Say how many observations count less, and by what noise."""
+    share, std = (run.attributes.number(f"outlier_{name}") for name in ("share", "std"))
+    if not share or not std:
+        return ""
+    return f"{share:.2%} of the observations, with errors of {std:.4g}"
 
 
 def _spoken(name: str) -> str:

@@ -30,6 +30,7 @@ from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, innovations_over_scale
 from cagp_dist.pipeline.fitting import Sites, effective_times
 from cagp_dist.pipeline.map_mean import MeansByLabel, mean_of
+from cagp_dist.pipeline.robust_fit import fit_beside_outliers
 from cagp_dist.pipeline.steps import fit
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import advice
@@ -296,7 +297,11 @@ def fit_prior(
         model = fit(task, execution)
         assert model.result is not None
         return FittedPrior(model, table.fit_to, model.fitted_to, units, model.result.method)
-    model = fit(task, execution, progress=lambda state: execution.progress(None, _shown(state)))
+    if task.model.outliers != "keep":
+        execution.progress(None, "kernel and noise, beside values that look wrong")
+        model = fit_beside_outliers(task, execution)
+    else:
+        model = fit(task, execution, progress=lambda state: execution.progress(None, _shown(state)))
     sites = model.sites
     assert sites is not None
     hidden = decide.censored is not None and bool(decide.censored.any())  # whose draws stand for fields

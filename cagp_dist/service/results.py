@@ -43,6 +43,7 @@ from cagp_dist.service.map_cells import Wanted
 from cagp_dist.service.point_roles import Design
 from cagp_dist.service.simulated_jobs import Simulated
 from cagp_dist.service.task import PreparedJob, bias_kind
+from cagp_dist.service.values_as_they_are import flags_said, outliers_said
 from cagp_dist.service.variables import of_variable
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
@@ -97,10 +98,18 @@ def _groups_of_one(prepared: PreparedJob, result: Result) -> dict[str, xr.Datase
     """Arrange the result of one variable."""
     found = _Found(prepared, result)
     points, train = prepared.points, prepared.design.train
+    values, outliers = prepared.of_values.values[:, train], result.priors.model.outliers
     observed = schema.values_group(
-        "observations", **_placed(prepared, train), values=prepared.of_values.values[:, train]
+        "observations",
+        **_placed(prepared, train),
+        values=values,
+        outlier_probability=None if outliers is None else np.nan_to_num(outliers.probability[:, train]),
     )
     groups = {**_of_test_points(found), "observations": observed}
+    if prepared.flags is not None and prepared.flags.checked.count:
+        flags = prepared.flags.dataset()
+        flags = flags.isel(observation=np.flatnonzero(flags["flag"].values))
+        groups["flags"] = schema.flags_group(flags, points.variable, points.space)
     if prepared.design.cells is not None:
         groups |= _of_maps(found, prepared.design.cells)
     if result.solution.state is not None:
@@ -504,6 +513,8 @@ def attributes_of(
         **({} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}),
         **_sharp(result.distributions),
         **_transform_said(prepared),
+        **outliers_said(model),
+        **flags_said(prepared.flags),
         "prior": {**_kernel_said(model), "mean": job.prior.mean, **estimate},
         **({} if result.innovations is None else {INNOVATIONS: result.innovations.attributes()}),
         **({} if prepared.carried is None else {PREVIOUS_RUN: prepared.carried.attributes()}),

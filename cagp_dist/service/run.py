@@ -58,6 +58,7 @@ from cagp_dist.service.sharp_jobs import FACTORS, sharpened
 from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_job
 from cagp_dist.service.task import PreparedJob, Simulations, choice_line, prepare_job
 from cagp_dist.service.transformed_jobs import TransformedJob, transformed_job
+from cagp_dist.service.values_as_they_are import without_flagged, words_of_values
 from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import Workers, memory_limit, workers_of
 from cagp_dist.store.addresses import in_object_store
@@ -183,12 +184,19 @@ def run(
             checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(output, done, prepared)
         work, compared = _Stages(job.cluster, clock, workers), ""
+        if job.observations.quality == "flag":
+            found = work.done("Check", partial(_checked, prepared, rate=job.observations.flag_rate))
+            prepared = without_flagged(prepared, found, field, fit_field, output.earlier)
         if job.prior.transforms:
             chosen = work.done("Transform", partial(_transformed, prepared))
             prepared, compared = chosen.prepared, chosen.compared()
-        task = prepared.task
         fit, model = _fit(prepared, work, checkpoints)
         check_goes_on(prepared, model)
+        words = words_of_values(prepared, model, workers())
+        for said in words.values():
+            logger.warning("%s", said)
+        prepared = prepared.beside_outliers(model)
+        task = prepared.task
         if task.carried is not None and fit is not None:
             task = replace(task, carried=replace(task.carried, days=fit.days))
         learn = None
@@ -213,6 +221,7 @@ def run(
             executor=workers().description,
             clock=clock,
         )
+        attributes |= words
         if compared:
             attributes["transform_log_likelihoods"] = compared
         with clock.stage("Publication"):

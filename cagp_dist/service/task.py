@@ -26,6 +26,7 @@ from cagp_dist.fields.canonical import (
     several_variables,
     space_of,
 )
+from cagp_dist.fields.checked import CheckedObservations
 from cagp_dist.fields.selection import parse_times
 from cagp_dist.fields.tables import Depths, check_depth_units, read_places
 from cagp_dist.geometry import coinciding
@@ -61,7 +62,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.field_fit import ways_in_depth
-from cagp_dist.pipeline.fitted_model import ellipse_of
+from cagp_dist.pipeline.fitted_model import FittedModel, ellipse_of
 from cagp_dist.pipeline.labels import Labels, check_groups, shared_errors, with_pairs
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, known_at, known_of, unknown_text
@@ -300,6 +301,8 @@ class PreparedJob(ChosenPoints):
     provenance: Mapping[str, str]  # source of the field, and digests of it and of all else that is read
     simulations: Simulations | None = None  # fields of the prior that are solved for as well
     fit_points: Observations | None = None  # the field at the times of the fit, if not its own
+    flags: CheckedObservations | None = None  # what was looked at, with flags, where that is asked for
+    named: str = ""  # name of the run, where values were left out of what was read
     as_read: Observations | None = None  # the points with their values, where those above are transformed
 
     @property
@@ -327,6 +330,12 @@ class PreparedJob(ChosenPoints):
                 key="zeros-with-others",
             )
         return replace(self, points=points, as_read=self.points)
+
+    def beside_outliers(self, model: FittedModel) -> "PreparedJob":
+        """Give values that look wrong the wider noise that was found."""
+        if model.excess is None:
+            return self
+        return replace(self, points=replace(self.points, excess=model.excess))
 
     def _not_beside_censored(self) -> str:
         """Name what draws of censored values do not have."""
@@ -486,7 +495,7 @@ class PreparedJob(ChosenPoints):
 
         Numbers that are fitted have no part in it: they follow from the job, the data and the versions.
         """
-        return self.run_key_of(numerical_version())
+        return self.named or self.run_key_of(numerical_version())
 
     def run_key_of(self, version: str) -> str:
         """Name of the run of this job and these data by a numerical version."""
@@ -536,11 +545,16 @@ class PreparedJob(ChosenPoints):
 
 
 def prepare_job(
-    job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None, *, earlier: EarlierRuns | None = None
+    job: Job,
+    field: xr.Dataset,
+    fit_field: xr.Dataset | None = None,
+    *,
+    earlier: EarlierRuns | None = None,
+    flagged: Mask | None = None,
 ) -> PreparedJob:
-    """Choose points, fit the prior mean and build the solver."""
+    """Choose points, fit the prior mean and build the solver; without values (T, n) that are flagged."""
     mean = mean_of_job(job, field, fit_field)
-    chosen = choose_points(job, field, mean)
+    chosen = choose_points(job, field, mean, flagged)
     points, design, wanted = chosen.points, chosen.design, chosen.wanted
     read = cast("MeanFamily", mean) if job.prior.reads_mean else None
     if read is not None:
@@ -785,9 +799,16 @@ def _depths_of_targets(found: Depths | None, observed: Depths) -> Array:
     return found.values
 
 
-def choose_points(job: Job, field: xr.Dataset, mean: JobMean | None) -> ChosenPoints:
+def choose_points(
+    job: Job, field: xr.Dataset, mean: JobMean | None, flagged: Mask | None = None
+) -> ChosenPoints:
     """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
     points, named = _known_points(job, field, mean), job.solver.build()
+    if flagged is not None:
+        points = replace(points, values=np.where(flagged, np.nan, points.values))
+        least = points.fields if job.observations.gaps == "drop" else 1
+        there: Mask = np.count_nonzero(points.present, axis=0) >= least
+        points = points if there.all() else points.keep(there)
     named = Rings() if job.prior.is_previous else named
     seen = SeenTimes(points, job.design.window_hours, job.design.lead) if job.prior.in_time else None
     if seen is not None and points.times.size == 1 and seen.window_hours is None:

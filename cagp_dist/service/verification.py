@@ -113,6 +113,10 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
     said = json.loads(attributes["prior"])
     if "integrated_intervals" in json.loads(attributes.get("fit", "{}")):
         raise NotSolvedAgainError(run, "its numbers are integrated over.")
+    if attributes.get("flagged"):
+        raise NotSolvedAgainError(run, "values that all others contradict were left out.")
+    if attributes.get("outlier_share"):
+        raise NotSolvedAgainError(run, "values that look wrong count less.")
     fitted = job.prior.numbers is None and job.prior.fit_to == "observed" and job.prior.fit_times is None
     if fitted and job.design.test.kind == "folds":
         raise NotSolvedAgainError(run, "each of its folds has a fitted prior of its own.")
@@ -125,7 +129,7 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
         numbers["bias_std"] = tuple(said["bias_std"])
     if "time" in posterior.coords:
         job = with_listed_times(job, posterior["time"].values)
-    known = changed(job, "prior", **numbers, fit_times=None)
+    known = changed(job, "prior", **numbers, fit_times=None, outliers="keep")
     return changed(known, "output", root=str(run.parents[1]))
 
 

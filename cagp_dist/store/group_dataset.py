@@ -162,6 +162,9 @@ def variable_in(group: xr.Dataset) -> Variable | None:
     names = [str(name) for name in group.data_vars]
     stems = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
     name = next((stem for stem in stems if f"{stem}_std" in names), names[0] if len(names) == 1 else None)
+    seen = [each for each in names if group[each].attrs.get("long_name", "").startswith("observed ")]
+    if not stems and len(seen) == 1:  # beside what is said of observations
+        name = seen[0]
     if stems and len(names) == 1 and group[names[0]].attrs.get("long_name", "").startswith("posterior mean"):
         name = stems[0]
     if name is None:

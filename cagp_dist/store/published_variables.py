@@ -28,6 +28,7 @@ GROUPS: Mapping[str, str] = {
     "calibration": "",
     "trace": "",
     "observations": "point",
+    "flags": "",
     "errors": "",
     "error_draws": "",
     "state": "",
@@ -93,6 +94,14 @@ _TABLE = """
 local_scale: posterior? map? map_std? targets? (time @) 1 >=0
     local scale of the errors | By which the predictive standard deviation of the prior is multiplied to give
     the scale of the published distribution, a Student t distribution: learnt from errors near by.
+outlier_probability: observations? (time @) 1 share
+    probability that the observation is wrong | By how much it counts less.
+flagged_value: flags (flagged) field any
+    {said} that was observed, and that all others contradict | Neither used nor scored.
+flagged_expected: flags (flagged) field any
+    {said} that all others say
+flagged_std: flags (flagged) field >=0
+    standard deviation of an observation about flagged_expected
 region_area: regions (region) km2 >=0
     area of the region
 bias: biases (time @) field any
@@ -229,6 +238,7 @@ RECALIBRATED = "recalibrated"  # how names of standard deviations end that error
 STATION_NAME = "station_name"  # coordinate of points whose names are known; empty where one has none
 
 REGION, REGION_DEFINITION = "region", "region_definition"
+SUGGESTION = "suggestion"
 GROUP, BIAS_BY = "group", "bias_by"
 STRATUM, STRATUM_KIND, STRATUM_DEFINITION = "stratum", "stratum_kind", "stratum_definition"
 RELIABILITY_LEVEL = "reliability_level"
@@ -238,6 +248,7 @@ COORDINATES: Mapping[str, Attributes] = {
     STATION_NAME: {"standard_name": "platform_name", "long_name": "name of the place"},
     REGION: {"long_name": "name of the region"},
     REGION_DEFINITION: {"long_name": "where the region is"},
+    SUGGESTION: {"long_name": "what would make the value right"},
     GROUP: {"long_name": "name of the group of observations"},
     BIAS_BY: {"long_name": "column whose rows with the same name share an error"},
     "level": {"units": "1", "long_name": "level of the central prediction interval"},

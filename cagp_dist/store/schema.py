@@ -13,6 +13,7 @@ from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset, time_of
 from cagp_dist.store.published_variables import (
     BIAS_BY,
+    COORDINATES,
     GROUP,
     GROUPS,
     NODES_PER_CELL,
@@ -21,6 +22,8 @@ from cagp_dist.store.published_variables import (
     REGION,
     REGION_DEFINITION,
     STATE,
+    STATION_NAME,
+    SUGGESTION,
 )
 from cagp_dist.variables import T2M, Variable
 
@@ -113,17 +116,39 @@ def values_group(
     east: ArrayLike,
     space: Space = SPHERE,
     values: ArrayLike,
+    outlier_probability: ArrayLike | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
     depths: ArrayLike | None = None,
     depth_units: str = "",
 ) -> xr.Dataset:
-    """Group ``observations``: values (T, n) at points."""
+    """Group ``observations``: values (T, n) at points, and how probably each is wrong."""
     where = coordinates_of(times, north, east, names, space=space, depths=depths, depth_units=depth_units)
     title = _TITLES[group].format(variable.long_name)
-    return counting_missing(
-        dataset(group, where, {variable.name: values}, variable, title=title), variable.name
-    )
+    arrays = {variable.name: values, "outlier_probability": outlier_probability}
+    return counting_missing(dataset(group, where, arrays, variable, title=title), variable.name)
+
+
+def flags_group(found: xr.Dataset, variable: Variable, space: Space) -> xr.Dataset:
+    """Group ``flags``: what was flagged, along ``flagged``, with places and times."""
+    where = dict(space.mapping)
+    for name in (*space.axes, "time", STATION_NAME):
+        if name in found.coords:
+            held = found[name]
+            about = {key: said for key, said in held.attrs.items() if key != "axis"}
+            values = held.values.astype(str) if name == STATION_NAME else held.values
+            made = coordinate(name, "flagged", values) if name in COORDINATES else None
+            where[name] = xr.Variable("flagged", values, about) if made is None else made
+    where[SUGGESTION] = coordinate(SUGGESTION, "flagged", found["suggestion"].values.astype(str))
+    if "time" in where:
+        del where["time"].attrs["axis"]
+    arrays = {
+        "flagged_value": found["observed"].values,
+        "flagged_expected": found["expected"].values,
+        "flagged_std": found["expected_std"].values,
+    }
+    title = f"Values of {variable.long_name} that all others contradict"
+    return dataset("flags", where, arrays, variable, title=title)
 
 
 def state_group(

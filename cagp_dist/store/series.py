@@ -42,6 +42,7 @@ KEPT = 2
 GRIDDED = ("map", "map_std")
 SCORES, VERSION, RUN_KEY = "scores", "version", "run_key"
 IS_PRELIMINARY = "preliminary"
+FLAGGED = "flagged"
 NUMERICAL_VERSION = "numerical_version"
 UNKNOWN = -1
 _NAMES = "chunk_key_encoding"
@@ -232,7 +233,13 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
         preliminary = PRELIMINARY in root.attrs
         version = str(json.loads(root.attrs.get("provenance", "{}")).get(NUMERICAL_VERSION, ""))
         variables = variables_of_run(root.attrs)
+        if FLAGGED in root.attrs:  # of jobs that check their observations
+            stated[f"{FLAGGED}_statement"] = str(root.attrs[f"{FLAGGED}_statement"])
+        flagged = root.attrs.get(FLAGGED)
     scores = _scores_of(calibration, {RUN_KEY: run.stem, **stated})
+    if flagged is not None:
+        about = {"long_name": "values of the time that all others contradict, which are left out"}
+        scores[FLAGGED] = xr.Variable("time", np.array([int(flagged)]), about)
     scores[IS_PRELIMINARY] = _whether_preliminary(np.array([preliminary]))
     scores[NUMERICAL_VERSION] = _which_version([version])
     found[SCORES] = scores

@@ -368,7 +368,7 @@ TIMED = "time_kernel", "time_lengthscale_hours"
 _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     ObservationsTable: (
         *("level", "select", "units", "check_range", "transform", "missing"),
-        *("noise_std", "columns", "crs", "where", "gaps"),
+        *("noise_std", "columns", "crs", "where", "gaps", "quality", "rate"),
     ),
     ColumnsTable: ("name", "x", "y", "depth"),
     DesignTable: ("calibration", "targets", "window_hours", "causal", "lead_hours"),
@@ -525,6 +525,21 @@ def _not_as_they_are(
     yield (
         prior.outliers != "keep" and bool(refused),
         f'outliers = "{prior.outliers}" cannot be combined with {refused} yet; leave either out',
+    )
+    others = {
+        "several variables": len(observations.variables) > 1,
+        "depths": observations.in_depth,
+        "bias_by": bool(prior.bias_by),
+        "transform": prior.transforms,
+        "time_kernel": prior.time_kernel is not None,
+        "a field as background_std": isinstance(prior.background_std, str),
+        f'mean = "{prior.mean}"': prior.reads_mean or prior.is_previous,
+    }
+    refused = " and ".join(name for name, there in others.items() if there)
+    yield (
+        observations.quality == "flag" and bool(refused),
+        f'{refused} cannot be combined with quality = "flag" of [observations], beside which values are not '
+        "checked yet; leave either out",
     )
 
 

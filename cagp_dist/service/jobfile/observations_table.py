@@ -8,6 +8,7 @@ from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.selection import GapPolicy
 from cagp_dist.fields.sources import SOURCES
 from cagp_dist.kernels import KERNELS
+from cagp_dist.pipeline.checking import RATE
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import AREA, DEGREES, NOISE_VARIANCE, SEED, Area, JobTable, Times, key
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
@@ -120,6 +121,17 @@ class ObservationsTable(JobTable):
         "leave out places that lack a value at any of the times",
         "drop",
     )
+    quality: Literal["keep", "flag"] = key(
+        "keep", '"flag" to leave out values that all others contradict, or "keep"', "flag"
+    )
+    rate: float | None = key(
+        None,
+        'of quality = "flag", the share of false ones among the flags that is aimed at: a number above 0, at '
+        "most 0.5; 0.05 if left out",
+        0.05,
+        gt=0.0,
+        le=0.5,
+    )
     synthetic: SyntheticTable | None = key(
         None,
         "the keys kernel, lengthscale, variance, noise_variance, seed, mean",
@@ -156,6 +168,11 @@ class ObservationsTable(JobTable):
         )
         told = {"variable": name, "where": where, "units": units, "noise_std": noise_std}
         return self.model_copy(update=told)
+
+    @property
+    def flag_rate(self) -> float:
+        """Share of false flags that is aimed at."""
+        return RATE if self.rate is None else self.rate
 
     @property
     def in_plane(self) -> bool:
@@ -241,6 +258,8 @@ class ObservationsTable(JobTable):
                 "noise_std names one column, and it cannot be told of which variable it is; write a table by "
                 f'variables, noise_std = {{ {self.variables[0]} = "{self.noise_std}" }}'
             )
+        if self.rate is not None and self.quality == "keep":
+            raise ValueError('rate given without quality; write quality = "flag", or leave it out')
         given = (self.noise_std, self.columns, self.where, self.crs)
         if not SOURCES[self.kind].marks_missing and any(each is not None for each in given):
             raise ValueError(

@@ -1,0 +1,95 @@
+"""What a job says of its values: which are left out, which count less, and what would help the others."""
+
+from dataclasses import replace
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.fields.checked import CheckedObservations
+from cagp_dist.pipeline.background import Background
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.pipeline.robust_fit import looks_wrong
+from cagp_dist.pipeline.transform_choice import advice_of_values, has_many_zeros
+from cagp_dist.runtime import Executor
+from cagp_dist.service.task import PreparedJob, prepare_job
+from cagp_dist.store.earlier import EarlierRuns
+
+SHOWN = 20  # flags that are named in a sentence
+
+
+def without_flagged(
+    prepared: PreparedJob,
+    found: CheckedObservations,
+    field: xr.Dataset,
+    fit_field: xr.Dataset | None,
+    earlier: EarlierRuns,
+) -> PreparedJob:
+    """Prepare a job once more without the values that are flagged; its name is that of what was read.
+
+    The places that are held out are drawn among those that have values then: flagged ones are not scored.
+    """
+    if not found.checked.count:
+        return replace(prepared, flags=found, named=prepared.run_key)
+    again = prepare_job(prepared.job, field, fit_field, earlier=earlier, flagged=found.checked.flagged)
+    return replace(again, flags=found, named=prepared.run_key, simulations=prepared.simulations)
+
+
+def words_of_values(prepared: PreparedJob, model: FittedModel, executor: Executor) -> dict[str, str]:
+    """Say what would help values that are not normal, and whether some look wrong, as attributes."""
+    observed, prior = prepared.task.observed, prepared.job.prior
+    found: dict[str, str] = {}
+    if prepared.variables or prior.is_previous:
+        return found
+    if not (prior.transforms or prior.reads_mean or isinstance(model.mean, Background)):
+        found["values_advice"] = advice_of_values(observed, model, in_job=True)
+    rain = not prior.transforms and has_many_zeros(observed)
+    if prior.outliers == "keep" and prepared.recalibration.method == "none" and not rain:
+        said = looks_wrong(observed, model, executor)
+        found["suspicious_values"] = said and (
+            f'{said} outliers = "robust" in [prior] gives these less weight, quality = "flag" in '
+            "[observations] leaves out what all others contradict."
+        )
+    return {name: said for name, said in found.items() if said}
+
+
+def outliers_said(model: FittedModel) -> dict[str, object]:
+    """Say how many values count less, as a call does."""
+    found = model.outliers
+    if found is None:
+        return {}
+    said: dict[str, object] = {
+        "outliers": "robust" if model.excess is not None else "robust: the likelihood found none",
+        "outlier_gain": round(found.gain, 2),
+        "outlier_share": found.share if model.excess is not None else 0.0,
+    }
+    if model.excess is not None:
+        said["outlier_std"] = float(np.sqrt(found.variance))
+        said["outlier_comment"] = (
+            "How much a value counts follows from the value itself: error bars hold as simulations show, not "
+            "by theorem. outlier_probability of group observations is that of being wrong."
+        )
+    return said
+
+
+def flags_said(found: CheckedObservations | None) -> dict[str, object]:
+    """Say how many values were left out, and which."""
+    if found is None:
+        return {}
+    count, rate = found.checked.count, found.checked.rate
+    said = f"{count:,} of {found.points.count:,} values contradict the others"
+    if count:
+        said += f", and are neither used nor scored: {which_flagged(found)}"
+    return {"flagged": count, "flag_rate": rate, "flagged_statement": f"{said}."}
+
+
+def which_flagged(found: CheckedObservations) -> str:
+    """Name flagged values, the worst first."""
+    rows = found.worst()
+    texts = []
+    for _, row in rows.head(SHOWN).iterrows():
+        name = row.get("station_name") or ", ".join(f"{row[axis]:g}" for axis in found.points.space.axes)
+        at = f" at {row['time']:%Y-%m-%d %H:%M}" if "time" in row and found.points.fields > 1 else ""
+        helps = f"; {row['suggestion']}" if row["suggestion"] else ""
+        texts.append(f"{name}{at} {row['observed']:.4g} (expected {row['expected']:.4g}{helps})")
+    more = len(rows) - SHOWN
+    return ", ".join(texts) + (f" and {more:,} more" if more > 0 else "")
