@@ -447,7 +447,10 @@ def in_units_of_data(result: xr.Dataset, transform: Transform, *, least: Array |
         field = quantiles_in_units(result["field_quantile"].values, transform)
     else:
         field = normal_in_units(mean.values, std.values, transform)
-    observation = quantiles_in_units(quantile.values, transform)
+    if "field_quantile" not in result and result.attrs.get("recalibration") == "none":
+        observation = normal_in_units(mean.values, result["predictive_std"].values, transform)
+    else:
+        observation = quantiles_in_units(quantile.values, transform)
     about = {key: said for key, said in mean.attrs.items() if key in ("units", "comment")}
     share = np.divide(field.std, std.values, out=np.zeros(mean.shape), where=std.values > 0.0)
     if "std_computational" in result:
@@ -548,18 +551,20 @@ def dataset_of_folds(
     of_numbers = "that were fitted to all of them"
     if integrated:
         of_numbers = "integrated over with the probabilities that all of them give these"
+    # of transformed values the mean of an observation lies elsewhere than that of the field
+    of_what = what if points.transform is None else f"an observation of {what}, noise included,"
     fields = {
         "observed": (values, what),
-        "mean": (found.mean, f"mean of {what} from the other folds"),
+        "mean": (found.mean, f"mean of {of_what} from the other folds"),
         "std": (found.std, "standard deviation without noise"),
         "predictive_std": (found.predictive_std, "standard deviation with noise"),
         "pit": (found.scores.pit, "probability integral transform"),
     }
-    rmse = "root mean square error"
+    root = result.rmse
     if points.transform is not None:
-        rmse += " of the mean of an observation, noise included, which lies elsewhere than that of the field"
+        root = float(np.sqrt(np.mean((values - found.mean)[known] ** 2)))
     scores = {
-        "rmse": (result.rmse, rmse, observed.units),
+        "rmse": (root, "root mean square error", observed.units),
         "crps": (result.crps, "continuous ranked probability score", observed.units),
         "nll": (result.nll, "negative log predictive density", {"units": "1"}),
     }

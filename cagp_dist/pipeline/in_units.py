@@ -62,7 +62,10 @@ def distribution_in_units(found: Distribution, transform: Transform) -> Distribu
 
 
 def folds_in_units(found: LeftOutFolds, transform: Transform) -> LeftOutFolds:
-    """Take mean and standard deviations of what was left out back; its scores are in the unit already."""
+    """Take mean and standard deviations of what was left out back; its scores are in the unit already.
+
+    The mean is that of an observation, which is compared with one.
+    """
     field, observation = (
         normal_in_units(found.mean, std, transform)
         if quantiles is None
@@ -72,7 +75,7 @@ def folds_in_units(found: LeftOutFolds, transform: Transform) -> LeftOutFolds:
             (found.predictive_std, found.predictive_quantiles),
         )
     )
-    return found._replace(mean=field.mean, std=field.std, predictive_std=observation.std)
+    return found._replace(mean=observation.mean, std=field.std, predictive_std=observation.std)
 
 
 def _in_units(rows: Array, std: Array | None, transform: Transform) -> InUnits:

@@ -408,12 +408,27 @@ class Transformed(Predictive):
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        """Of a normal base and a logarithm ``exp(m + s^2 / 2) - c``."""
+        """Of a normal base and a logarithm ``exp(m + s^2 / 2) - c``; of a square root in closed form, too."""
         base, transform = self.base, self.transform
-        if not (isinstance(transform, BoxCox) and transform.power == 0.0 and isinstance(base, Gaussian)):
+        if not (
+            isinstance(transform, BoxCox) and transform.power in (0.0, 0.5) and isinstance(base, Gaussian)
+        ):
             return super()._moments
+        if transform.power:
+            return _moments_of_square(1.0 + 0.5 * base.location, 0.5 * base.scale, transform.shift)
         centre = np.exp(base.location + 0.5 * base.scale**2)
         return centre - transform.shift, centre * np.sqrt(np.expm1(base.scale**2))
+
+
+def _moments_of_square(a: Array, b: Array, shift: float) -> tuple[Array, Array]:
+    """Mean and standard deviation of ``max(u, 0)^2 - c``, u normal of mean a and standard deviation b."""
+    r = a / b
+    below, density = ndtr(r), np.exp(-0.5 * r**2) / np.sqrt(2.0 * np.pi)
+    second = np.maximum((a**2 + b**2) * below + a * b * density, 0.0)
+    fourth = (a**4 + 6.0 * (a * b) ** 2 + 3.0 * b**4) * below + (a**3 * b + 5.0 * a * b**3) * density
+    # without what is cut off, whose probability is 1e-15 there, no digits cancel
+    variance = np.where(r > 8.0, 4.0 * (a * b) ** 2 + 2.0 * b**4, fourth - second**2)
+    return second - shift, np.sqrt(np.maximum(variance, 0.0))
 
 
 def transform_of(text: str) -> Transform | None:

@@ -65,7 +65,7 @@ def test_draws_and_scores_of_logarithms_are_those_of_the_values(logs):
         ndtr(w - s) + ndtr(s / np.sqrt(2.0)) - 1.0
     )
     assert float(left["crps"]) == pytest.approx(crps.mean(), rel=1e-4)
-    np.testing.assert_allclose(left["mean"], np.exp(m + 0.5 * of_z["std"] ** 2), rtol=1e-10)
+    np.testing.assert_allclose(left["mean"], np.exp(m + 0.5 * s**2), rtol=1e-10)
     density = 0.5 * w**2 + np.log(s * np.sqrt(2.0 * np.pi)) + Z
     assert float(left["nll"]) == pytest.approx(density.mean(), rel=1e-9)
 

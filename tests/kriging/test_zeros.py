@@ -62,6 +62,9 @@ def test_draws_and_scores_of_rain_are_never_below_zero(model):
     left = model.cross_validate(3)
     np.testing.assert_allclose(left["observed"], RAIN["rain (mm)"], atol=1e-12)
     assert (left["mean"] >= 0.0).all()
+    errors = left["observed"] - left["mean"]
+    assert left["rmse"].item() == pytest.approx(np.sqrt(np.mean(errors.values**2)), rel=1e-12)
+    assert "an observation" in left["mean"].attrs["long_name"]
     spread = float(np.var(RAIN["rain (mm)"]))
     prior = cagp.Prior(cagp.Matern32(0.08, spread), 0.05 * spread, cagp.MEANS["constant"])
     plain = cagp.Kriging(progress=False, prior=prior).fit(RAIN).cross_validate(3)
