@@ -8,10 +8,11 @@ For every set FOLDER has ``NAME.csv.gz``, a row of numbers for each case with th
 the first three splits are drawn, and 200 test cases; columns are standardised, the target is centred and not
 scaled. Lengthscale, variance and noise are fitted to 1,000 of the training cases.
 
-Two comparisons. With Matern 3/2, iterations: Gauss-Seidel in the order of the file, block Gauss-Seidel over 6
-blocks of neighbours, conjugate gradients. With Matern 1/2, actions: conjugate gradients, random actions,
-pseudo-inputs at random cases and unit vectors, at equal numbers; and an approximation with two runs, the mean
-of one and the variance of another that knows no data (`KrylovActions`), at twice the products with G.
+Two comparisons. With Matern 3/2, iterations: Gauss-Seidel in the random order of the draw, block Gauss-Seidel
+over 6 blocks of neighbours, conjugate gradients. With Matern 1/2, actions: conjugate gradients, random
+actions, pseudo-inputs at random cases and unit vectors, at equal numbers; and an approximation with two runs,
+the mean of one and the variance of another that knows no data (`KrylovActions`), at twice the products with
+G.
 
 Prints tables, draws ``uci.png`` and writes ``uci-iterations.zarr`` and ``uci-actions.zarr``, each where its
 comparison is made.

@@ -109,7 +109,7 @@ def test_conjugate_gradients_are_conservative():
 
 @pytest.mark.parametrize(("iterations", "inflation"), [(1, 1.19), (2, 1.09)])
 def test_a_covariance_one_iteration_ahead_of_the_mean_is_caught(iterations, inflation):
-    """The standard deviation of z is 1.19 and 1.09 (math 18), known to 1 / sqrt(8,000) = 1.1 % here."""
+    """The standard deviation of z is 1.19 and 1.09, known to 1 / sqrt(8,000) = 1.1 % here."""
     z = np.concatenate([errors(OffByOne(iterations), seed) for seed in range(4)])
     tests = normal_tests(z)
     assert tests.variance_pvalue < 1e-6

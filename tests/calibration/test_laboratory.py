@@ -129,7 +129,7 @@ def test_fields_differ_by_generator(points):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("iterations", [1, 2])
 def test_a_covariance_one_iteration_ahead_of_the_mean_is_caught(points, iterations, seed):
-    """Errors are 1.19 and 1.09 times as large as stated (math 18), known to 0.6 % of 15,000 together."""
+    """Errors are 1.19 and 1.09 times as large as stated, known to 0.6 % of 15,000 together."""
     result = found(points, OffByOne(iterations), seed=seed)
     assert result.verdict.kind == "too-narrow"
     assert result.verdict.statement.startswith("The error bars are too narrow: over 1,000 fields drawn")
