@@ -202,6 +202,25 @@ def space_filling_order(X: ArrayLike, *, block_size: int) -> NDArray[np.intp]:
     return cells_in_order(points, block_size, leaf=min(LEAF, block_size))
 
 
+def coarse_first(count: int) -> NDArray[np.intp]:
+    """Order of 0, 1, ..., ``count - 1`` that leaps: the first few of it are spread evenly, however many.
+
+    The binary digits of each number are read backwards. Applied to a `space_filling_order`, it visits
+    single points coarse scale first, as sweeps over them should (math 2).
+
+    Examples
+    --------
+    >>> from cagp_dist.geometry import coarse_first
+    >>> coarse_first(6)
+    array([0, 4, 2, 1, 5, 3])
+    """
+    digits = max(count - 1, 0).bit_length()
+    numbers, reversed_ = np.arange(1 << digits), np.zeros(1 << digits, dtype=np.intp)
+    for digit in range(digits):
+        reversed_ |= ((numbers >> digit) & 1) << (digits - 1 - digit)
+    return reversed_[reversed_ < count]
+
+
 def cells_in_order(points: Array, size: int, *, leaf: int) -> NDArray[np.intp]:
     """Order of points (n, p) by halves, down to cells of a size, and within these down to leaves."""
     order = np.arange(len(points))

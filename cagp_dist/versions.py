@@ -80,6 +80,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Kernels of depth are found beside errors of ships; more neighbours find these in dense rows.",
     ),
+    NumericalVersion(
+        "0.15.0",
+        "2026-11-29",
+        "No sharp quantile is worse than with the unchanged prior; single points are swept coarse first.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

@@ -12,6 +12,7 @@ from cagp_dist.geometry import (
     EARTH_RADIUS_KILOMETRES,
     LEAF,
     chord_of_kilometres,
+    coarse_first,
     degrees,
     kilometres_of_chord,
     widest_gap,
@@ -144,6 +145,17 @@ def test_order_is_a_permutation_that_depends_on_the_points_alone(n, p, block_siz
     order = cagp.space_filling_order(X, block_size=block_size)
     assert sorted(order) == list(range(n))
     np.testing.assert_array_equal(order, cagp.space_filling_order(X.copy(), block_size=block_size))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 64, 777])
+def test_the_first_places_of_a_coarse_order_are_spread_evenly(n):
+    """Between the first 2^k of them no more than a 2^k-th of the next power of two is left out."""
+    order = coarse_first(n)
+    assert sorted(order) == list(range(n))
+    whole = 2 ** max(n - 1, 0).bit_length()
+    for part in (1, 2, 4, 8, 16):
+        if part <= n:
+            assert np.diff(np.sort(order[:part]), append=n).max() <= whole / part
 
 
 @pytest.mark.parametrize(("n", "block_size"), [(1000, 100), (1000, 64), (777, 200), (500, 500), (120, 1)])

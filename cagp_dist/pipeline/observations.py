@@ -12,14 +12,14 @@ from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices, Mask, Names, Times
 from cagp_dist.budget.demand import MOST_MISSING
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import cell_areas, median_spacing, space_filling_order
+from cagp_dist.geometry import cell_areas, coarse_first, median_spacing, space_filling_order
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import TIME, beside_columns
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.pipeline.grid_places import GridPlaces, grid_of_points, no_rings
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.solvers import Hybrid, Solver
+from cagp_dist.solvers import SOR, SSOR, GaussSeidel, Hybrid, Solver
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.space.interface import Region
@@ -342,7 +342,7 @@ class Observations:
         if (block := block_size(solver)) not in self._orders:
             X = in_extents(self.X, AXES) if self.in_time and not self.beside else self.positions
             self._orders[block] = self.there[space_filling_order(X[self.there], block_size=block)]
-        return self._orders[block]
+        return visited(self._orders[block], solver)
 
     @cached_property
     def _orders(self) -> dict[int, Indices]:
@@ -433,6 +433,16 @@ def block_size(solver: Solver | None) -> int:
     """Points of a block in solver order."""
     size = solver.points_per_block if isinstance(solver, Affine | Hybrid) else None
     return size or tiling.POINT_TILE
+
+
+def visited(places: Indices, solver: Solver | None) -> Indices:
+    """Put places that are in k-d order in the order that a solve visits them.
+
+    Blocks are cells of it. Sweeps over single points, cell after cell, would leave the large scales to the
+    end: they visit places that are spread over the whole region first (`coarse_first`).
+    """
+    single = isinstance(solver, SSOR) or (isinstance(solver, GaussSeidel | SOR) and not solver.shuffled)
+    return places[coarse_first(places.size)] if single else places
 
 
 def hours_since(times: Times, origin: np.datetime64) -> Array:

@@ -69,7 +69,7 @@ from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, kno
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.maps_at_times import SAME_HOUR
 from cagp_dist.pipeline.model_settings import COMPARED_IN_TIME, ModelSettings
-from cagp_dist.pipeline.observations import block_size, hours_since
+from cagp_dist.pipeline.observations import block_size, hours_since, visited
 from cagp_dist.pipeline.recalibration import Errors, Recalibration
 from cagp_dist.pipeline.solve_plans import choose_solver
 from cagp_dist.pipeline.split import Split
@@ -849,6 +849,7 @@ def choose_points(
     else:
         design = design_points(points, table=job.design, block_size=block_size(named))
     solver = fold_solver = solver_at(design)
+    design = replace(design, train=visited(design.train, solver))
     recalibration = _recalibration(job, points, design, solver)
     if map_table is not None and map_table.mask == "observed":
         design = replace(

@@ -8,7 +8,7 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import median_spacing
+from cagp_dist.geometry import coarse_first, median_spacing
 from cagp_dist.gram.cell_means import nodes_per_side
 from cagp_dist.pipeline import observations
 from cagp_dist.pipeline.cross_validation import drawn_places
@@ -52,6 +52,38 @@ def test_sweeps_see_the_points_in_space_filling_order(stations, prior):
     np.testing.assert_array_equal(result["mean"], expected.mean)
     np.testing.assert_array_equal(result["std"], np.sqrt(expected.variance))
     assert "block_size=16" in result.attrs["solver"]
+
+
+@pytest.mark.parametrize(
+    ("solver", "sooner"),
+    [
+        (cagp.GaussSeidel(1), True),
+        (cagp.SSOR(1, 1.0), True),
+        (cagp.BlockGaussSeidel(1, block_size=64), False),
+        (cagp.GaussSeidel(1, order="random"), False),
+    ],
+)
+def test_single_points_are_visited_coarse_scale_first(solver, sooner):
+    """One sweep then leaves less of a long lengthscale than cell after cell."""
+    rng = np.random.default_rng(0)
+    table = {"lat": np.degrees(np.arcsin(rng.uniform(-1, 1, 400))), "lon": rng.uniform(0, 360, 400)}
+    table["value"] = rng.standard_normal(400)
+    prior, to = cagp.Prior(cagp.Matern32(0.5), 0.05), {"lat": [-60.0, 0.0, 45.0], "lon": [0.0, 120.0, 240.0]}
+    found = cagp.krige(table, to=to, prior=prior, solver=solver)
+    X = cagp.unit_sphere(table["lat"], table["lon"])
+    cells = cagp.space_filling_order(X, block_size=solver.points_per_block or 512)
+    order = cells[coarse_first(400)] if sooner else cells
+    stds = [
+        np.sqrt(
+            cagp.condition(
+                prior, X[rows], table["value"][rows], cagp.unit_sphere(to["lat"], to["lon"]), solver=solver
+            ).variance
+        )
+        for rows in (order, cells)
+    ]
+    np.testing.assert_array_equal(found["std"], stds[0])
+    if sooner:
+        assert np.median(stds[0] / stds[1]) < 0.8
 
 
 def test_points_are_put_in_order_once(stations, prior, monkeypatch):

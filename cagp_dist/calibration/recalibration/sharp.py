@@ -2,7 +2,8 @@
 
 ``Q_delta(x) = mu(x) + beta_delta sigma_{theta_delta}(x)`` (math 12), with the lengthscales theta_delta that
 make ``sum (beta sigma)^2`` over calibration points smallest, and ``beta_delta`` a quantile of errors in units
-of that sigma: intervals are right on average over places, and as short as lengthscales can make them.
+of that sigma: intervals are right on average over places, and as short as lengthscales can make them that do
+not grow from the median outwards. At no level is that sum larger than with the prior as it is.
 """
 
 from collections.abc import Callable

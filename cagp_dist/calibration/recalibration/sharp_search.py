@@ -6,14 +6,16 @@ x::
     beta(x) = q_lin(level, dy / sigma)                        [Capone et al. 2023, eq. 6]
     J(x)    = sum beta^2 sigma^2                              [eq. 7]
 
-J is minimised level by level, from the outermost one of each side inwards, with lengthscales that do not fall
-and ``|beta|`` that does not rise, so that quantiles do not cross where longer lengthscales mean less
-variance.
+On each side lengthscales do not rise from the median outwards, and ``|beta|`` does not fall: quantiles do not
+cross where longer lengthscales mean less variance. The search goes the same way. As all levels further out
+must have lengthscales that are no longer than those of a level, each level is searched for with all of them:
+for the stretch with which they would do best together, and hardly any worse than with the unchanged prior. Of
+all stretches that were visited every level then takes one, so that none is worse than the unchanged prior.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -27,6 +29,8 @@ from cagp_dist.errors import NumericalError
 
 KEPT = 3  # Stretches whose factors are kept in memory
 ENOUGH = 1e-4  # Relative fall of the objective that is worth another step
+WORSE = 9.0  # Weight in the search of what a level is worse than with the unchanged prior
+SHARE = 0.5  # Of the way from the unchanged prior to a stretch of the search, where another one is tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,21 +105,43 @@ class Visit:
 
     def _width(self, level: float) -> Width:
         beta, objective = self.at(level)
+        beta_slope = self.search.variances(self.x).slope_of_sum(self._of_beta(level))
+        total = float(self.squares.sum())
+        slope = 2.0 * beta * total * beta_slope + beta**2 * self.sum_slope
+        return Width(beta, objective, beta_slope, slope)
+
+    def _of_beta(self, level: float) -> Array:
+        """Differentiate beta by the variances, shape (N,)."""
         lower, share = between(level, self.scores.size)
         active, parts = self.order[[int(lower), int(lower) + 1]], np.array([1.0 - share, share])
         weights = np.zeros(self.latent.size)
         shares = -0.5 * parts * self.scores[active] / self.squares[active]
         np.add.at(weights, self.search.known.places[active], shares)
-        beta_slope = self.search.variances(self.x).slope_of_sum(weights)
-        total = float(self.squares.sum())
-        slope = 2.0 * beta * total * beta_slope + beta**2 * self.sum_slope
-        return Width(beta, objective, beta_slope, slope)
+        return weights
+
+    def loss(self, usual: Mapping[float, float]) -> float:
+        """Sum of objectives, each over that of the unchanged prior, and `WORSE` times what is above one."""
+        shares = [self.at(level)[1] / size for level, size in usual.items()]
+        return float(sum(share + WORSE * max(share - 1.0, 0.0) for share in shares))
+
+    def loss_slope(self, usual: Mapping[float, float]) -> Array:
+        """Slope of `loss`, shape (P,)."""
+        total, weights = float(self.squares.sum()), np.zeros(self.latent.size)
+        for level, size in usual.items():
+            beta, objective = self.at(level)
+            scale = (1.0 + WORSE * (objective > size)) / size
+            weights += scale * (2.0 * beta * total * self._of_beta(level) + beta**2 * self._counts)
+        return self.search.variances(self.x).slope_of_sum(weights)
+
+    @property
+    def _counts(self) -> Array:
+        """How many errors have each variance, shape (N,)."""
+        return np.bincount(self.search.known.places, minlength=self.latent.size).astype(np.float64)
 
     @cached_property
     def sum_slope(self) -> Array:
         """Slope of the sum of all predictive variances, shape (P,)."""
-        counts = np.bincount(self.search.known.places, minlength=self.latent.size).astype(np.float64)
-        return self.search.variances(self.x).slope_of_sum(counts)
+        return self.search.variances(self.x).slope_of_sum(self._counts)
 
 
 @dataclass(eq=False)
@@ -135,25 +161,54 @@ class Search:
     _latest: "OrderedDict[bytes, Variances]" = field(default_factory=OrderedDict)
 
     def stretches(self, levels: Sequence[float], *, first: Array, first_steps: int, steps: int) -> Array:
-        """Stretch of every level, shape (L, P), for ascending levels (L,). Shapes: ``first`` (S, P)."""
-        found = np.full((len(levels), self.stretch.numbers), np.nan)
-        sides = np.array([self.known.side(level) for level in levels])
+        """Stretch of every level, shape (L, P), for ascending levels (L,). Shapes: ``first`` (S, P).
+
+        None has a larger objective than the unchanged prior has at its level.
+        """
+        plain = self.visit(np.zeros(self.stretch.numbers))
         for x in first:
-            with suppress(NumericalError) if x.any() else nullcontext():
-                self.visit(x)
-        for chosen in (np.flatnonzero(sides > 0)[::-1], np.flatnonzero(sides < 0)):
-            least, top = np.inf, np.full(self.stretch.numbers, self.reach)
-            for rank, index in enumerate(chosen):
-                level = levels[index]
-                most = first_steps if rank == 0 else steps
-                best = self._best(level, top, least)
-                if most:
-                    best = self._descend(level, best.x, top=top, most_beta=least, steps=most)
-                top, least = best.x, abs(best.at(level)[0])
-                found[index] = top
-        last = [np.flatnonzero(sides == side)[end] for side, end in ((1, 0), (-1, -1)) if side in sides]
-        found[sides == 0] = np.min(found[last], axis=0) if last else 0.0
+            self._tried(x)
+        # a level that may lie at the predictions goes with the side that the unchanged prior has it on
+        sides = np.array([self.known.side(level) or np.sign(plain.at(level)[0]) or 1 for level in levels])
+        found = np.empty((len(levels), self.stretch.numbers))
+        for side in (1, -1):
+            outwards = np.flatnonzero(sides == side)[::side]
+            if not outwards.size:
+                continue
+            of_side = [levels[index] for index in outwards]
+            usual = [(level, size) for level in of_side if (size := plain.at(level)[1]) > 0.0]
+            low = np.full(self.stretch.numbers, -self.reach)
+            for rank in range(len(usual)):
+                if most := first_steps if rank == 0 else steps:
+                    low = self._descend(dict(usual[rank:]), low, steps=most)
+                    self._tried(SHARE * low)
+            found[outwards] = self._ordered(of_side, side, plain)
         return found
+
+    def _ordered(self, levels: Sequence[float], side: int, plain: Visit) -> Array:
+        """Stretches for the levels of a side from the median outwards, shape (L, P), of those visited.
+
+        Of all sequences whose lengthscales do not rise, whose ``|beta|`` does not fall, and that are nowhere
+        worse than the unchanged prior, the one with the least sum of objectives, each over that of the
+        unchanged prior. The unchanged prior at every level is such a sequence.
+        """
+        visits = list(self.visits.values())
+        x = np.array([visit.x for visit in visits])
+        may_follow = np.all(x[:, None] <= x, axis=-1)
+        total, sizes, before = np.zeros(len(visits)), np.zeros(len(visits)), []
+        for level in levels:
+            beta, objective = np.transpose([visit.at(level) for visit in visits])
+            usual = plain.at(level)[1]
+            allowed = (objective <= usual) & (side * beta >= 0.0)
+            follows = may_follow & (sizes[:, None] <= np.abs(beta) * (1.0 + 1e-12))
+            totals = np.where(follows, total[:, None], np.inf)
+            before.append(totals.argmin(axis=0))
+            total = totals.min(axis=0) + np.where(allowed, objective / (usual or 1.0), np.inf)
+            sizes = np.abs(beta)
+        chosen = [int(total.argmin())]
+        for rows in before[:0:-1]:
+            chosen.append(int(rows[chosen[-1]]))
+        return x[chosen[::-1]]
 
     def visit(self, x: Array) -> Visit:
         """Evaluate a stretch, or find it among those that were."""
@@ -173,55 +228,29 @@ class Search:
             self._latest.popitem(last=False)
         return self._latest[key]
 
-    def _best(self, level: float, top: Array, most_beta: float) -> Visit:
-        """Best stretch among those that were visited; that of the level before is always allowed."""
-        allowed = [visit for visit in self.visits.values() if _allowed(visit, level, top, most_beta)]
-        return min(allowed, key=lambda visit: visit.at(level)[1])
+    def _tried(self, x: Array) -> None:
+        """Visit a stretch, unless its matrix cannot be factored."""
+        with suppress(NumericalError):
+            self.visit(x)
 
-    def _descend(self, level: float, start: Array, *, top: Array, most_beta: float, steps: int) -> Visit:
-        """Lower the objective from a start; give the best that was visited on the way."""
-        from scipy.optimize import NonlinearConstraint, minimize
+    def _descend(self, usual: Mapping[float, float], low: Array, *, steps: int) -> Array:
+        """Lower the loss of a level and all further out, with lengthscales no longer than those of ``low``.
 
-        visited = [self.visit(start)]
-        scale = visited[0].at(level)[1]
-        if scale == 0.0 or bool(np.all(top <= -self.reach)):
-            return visited[0]
+        Gives the best stretch. Shapes: ``low`` (P,).
+        """
+        from scipy.optimize import minimize
 
-        def evaluated(x: Array) -> Visit:
-            visited.append(self.visit(np.clip(x, -self.reach, top)))
-            return visited[-1]
+        def best() -> Array:
+            allowed = [visit for visit in self.visits.values() if bool(np.all(visit.x >= low))]
+            return min(allowed, key=lambda visit: visit.loss(usual)).x
 
-        def objective(x: Array) -> float:
-            return evaluated(x).at(level)[1] / scale
-
-        def slope(x: Array) -> Array:
-            return evaluated(x).width(level).slope / scale
-
-        limited = np.isfinite(most_beta) and most_beta > 0.0
-        room = NonlinearConstraint(
-            lambda x: np.array([abs(evaluated(x).at(level)[0]) / most_beta]),
-            -np.inf,
-            1.0,
-            jac=lambda x: _slope_of_size(evaluated(x).width(level)) / most_beta,
-        )
         with suppress(NumericalError):
             minimize(
-                objective,
-                start,
-                jac=slope,
+                lambda x: self.visit(np.clip(x, low, self.reach)).loss(usual),
+                best(),
+                jac=lambda x: self.visit(np.clip(x, low, self.reach)).loss_slope(usual),
                 method="SLSQP",
-                bounds=[(-self.reach, float(end)) for end in top],
-                constraints=[room] if limited else [],
+                bounds=[(float(end), self.reach) for end in low],
                 options={"maxiter": steps, "ftol": ENOUGH},
             )
-        allowed = [visit for visit in visited if _allowed(visit, level, top, most_beta)]
-        return min(allowed, key=lambda visit: visit.at(level)[1])
-
-
-def _allowed(visit: Visit, level: float, top: Array, most_beta: float) -> bool:
-    return bool(np.all(visit.x <= top)) and abs(visit.at(level)[0]) <= most_beta * (1.0 + 1e-12)
-
-
-def _slope_of_size(width: Width) -> Array:
-    """Slope of ``|beta|``."""
-    return np.asarray(np.sign(width.beta) * width.beta_slope)
+        return best()

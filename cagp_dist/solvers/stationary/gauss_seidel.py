@@ -28,6 +28,12 @@ class GaussSeidel(Ordered):
         last sweeps of many are the sweeps of few.
     seed : int
         Seed of random orders, at least 0.
+
+    Notes
+    -----
+    The order of points decides what the first sweeps reach. Points as drawn, or coarse scale first, are far
+    better than neighbours together, which leave long scales to later sweeps. `krige` and jobs put points
+    coarse scale first for this solver, and neighbours together for blocks.
     """
 
     iterations: int = field(metadata=ITERATIONS)
