@@ -50,6 +50,7 @@ SAVED["0.11.0"] = SAVED["0.3.0"]  # none of these jobs has an ellipse
 SAVED["0.12.0"] = SAVED["0.3.0"]  # these jobs have one variable each, and no ellipses
 SAVED["0.13.0"] = SAVED["0.3.0"]  # nor errors of ships
 SAVED["0.14.0"] = SAVED["0.3.0"]  # nor depths
+SAVED["0.15.0"] = SAVED["0.3.0"]  # no sharp quantiles here, and sweeps over blocks only
 NEXT = "Numbers differ: append an entry to NUMERICAL_VERSIONS, and save results and store anew beside these."
 
 

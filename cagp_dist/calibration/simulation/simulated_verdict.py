@@ -20,7 +20,9 @@ class JointTest:
     std: float  #: Root mean square of the whitened errors: how many times as large errors are as stated
     pvalue: float  #: Two-sided p-value of their sum of squares under chi-square
     degrees_of_freedom: int  #: Fields times the rank of the covariance
-    null_dimension: int  #: Dimension of the null space, the largest over fields
+    #: Directions in which the stated variance is below 1e-8 of the prior variance, the most over fields: the
+    #: exact null space, and whatever directions a solve leaves as little of
+    null_dimension: int
     #: Root mean square error in it, in prior standard deviations; zero but for rounding if calibrated
     null_error: float
 

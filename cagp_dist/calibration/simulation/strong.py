@@ -39,7 +39,9 @@ def strong_calibration(
     -------
     Calibration
         Of the n weights, instead of targets, in the coordinates of the module's page; ``joint`` has the null
-        space. 9 n^3 flops and 48 n^2 bytes beside the solve.
+        space. Its dimension is counted in floating point: sweeps over single points have one of exactly 1
+        (Proposition 7 of Hegde et al.), and directions of which they leave less than 1e-8 are counted too. 9
+        n^3 flops and 48 n^2 bytes beside the solve.
 
     Raises
     ------
