@@ -1,14 +1,15 @@
 """Where conjugate gradients overtake Gauss-Seidel: error, log score and calibration against iterations.
 
-    python -m pipelines.experiments.crossings [--quick] [--output FOLDER]
+    python -m pipelines.experiments.crossings [--quick] [--output FOLDER] [--fields COUNT]
 
 The published setting: 400 points drawn uniformly in the unit square are observed with noise of variance 0.01,
 the field is predicted on a 21 x 21 grid, the kernel has variance 1. For every lengthscale (0.1, 0.2, 0.4 with
 Matern 3/2) and smoothness (1/2, 3/2, 5/2 with lengthscale 0.2) 200 fields are drawn from the prior, all
-observed at the same points. Solvers that are calibrated exactly have one matrix for all of them, and hence
-one pass; conjugate gradients are run for each, and, as published, on to 400 directions when the residual has
-long been at rounding level (`cagp_dist.ConjugateGradient` stops there). After every iteration, for each
-field::
+observed at the same points. Gauss-Seidel visits them as they were drawn, as published, and beside that cell
+by cell of a k-d tree, as its blocks are. Solvers that are calibrated exactly have one matrix for all of them,
+and hence one pass; conjugate gradients are run for each, and, as published, on to 400 directions when the
+residual has long been at rounding level (`cagp_dist.ConjugateGradient` stops there). After every iteration,
+for each field::
 
     RMSE   of the mean about the latent field
     NLL    of a new noisy observation, expected over its noise, mean over the grid
@@ -19,7 +20,7 @@ on end. Prints tables, draws ``crossings.png`` and writes the curves to ``crossi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -55,6 +56,7 @@ QUICK_POINTS, QUICK_SIDE, QUICK_FIELDS = 60, 6, 20
 NOISE_VARIANCE = 0.01
 BLOCKS = 8
 LASTING = 10
+AS_DRAWN, IN_CELLS = "Gauss-Seidel", "Gauss-Seidel, k-d order"
 SHOWN = (1, 5, 10, 20, 40, 80, 160, 400)
 KERNELS: dict[str, Kernel] = {
     "Matern 3/2, 0.1": cagp.Matern32(0.1),
@@ -168,16 +170,24 @@ class Setting:
             *(np.concatenate([getattr(c, name) for c in found], axis=1) for name in ("rmse", "nll", "z"))
         )
 
+    def in_cells(self, block: int) -> "Setting":
+        """Give the same observations in k-d order, with cells of so many points."""
+        fields = self.drawn.fields
+        order = cagp.space_filling_order(np.asarray(fields.X), block_size=block)
+        moved = replace(fields, X=np.asarray(fields.X)[order], y=fields.y[order])
+        return replace(self, drawn=replace(self.drawn, fields=moved))
+
     def solved(self, iterations: int) -> dict[str, Curves]:
-        """Run every solver."""
-        n = len(self.drawn.fields.y)
-        exact = self.affine(cagp.Cholesky()).lasting(iterations)
+        """Run every solver; exact solves, conjugate gradients and random actions have no order of points."""
+        block = len(self.drawn.fields.y) // BLOCKS
+        in_cells = self.in_cells(block)
         found = {
-            "Gauss-Seidel": self.affine(cagp.GaussSeidel(iterations)),
+            AS_DRAWN: self.affine(cagp.GaussSeidel(iterations)),
+            IN_CELLS: in_cells.affine(cagp.GaussSeidel(iterations)),
             "conjugate gradients": self.conjugate_gradients(iterations),
             "random actions": self.affine(cagp.RandomActions(iterations)),
-            "block Gauss-Seidel": self.affine(cagp.BlockGaussSeidel(iterations, block_size=n // BLOCKS)),
-            "exact": exact,
+            "block Gauss-Seidel": in_cells.affine(cagp.BlockGaussSeidel(iterations, block_size=block)),
+            "exact": self.affine(cagp.Cholesky()),
         }
         return {name: curves.lasting(iterations) for name, curves in found.items()}
 
@@ -198,9 +208,9 @@ def overtaken(leader: Array, follower: Array) -> Indices:
     return np.where(lasting.any(axis=0), lasting.argmax(axis=0), len(leader)) + 1
 
 
-def crossings(curves: Mapping[str, Curves], score: str) -> tuple[int, Indices]:
+def crossings(curves: Mapping[str, Curves], score: str, *, order: str = AS_DRAWN) -> tuple[int, Indices]:
     """Where conjugate gradients overtake Gauss-Seidel: the means over fields, and each field."""
-    leader, follower = (getattr(curves[name], score) for name in ("Gauss-Seidel", "conjugate gradients"))
+    leader, follower = (getattr(curves[name], score) for name in (order, "conjugate gradients"))
     [together] = overtaken(*(each.mean(axis=1, keepdims=True) for each in (leader, follower)))
     return int(together), overtaken(leader, follower)
 
@@ -208,12 +218,13 @@ def crossings(curves: Mapping[str, Curves], score: str) -> tuple[int, Indices]:
 def crossing_rows(found: Mapping[str, Mapping[str, Curves]]) -> Iterator[Sequence[str]]:
     """Lines of the table of crossings."""
     for setting, curves in found.items():
-        cells = []
-        for score in ("rmse", "nll"):
-            together, each = crossings(curves, score)
-            low, middle, high = (_number(m, curves) for m in np.quantile(each, (0.05, 0.5, 0.95)))
-            cells += [_number(together, curves), f"{middle} ({low} to {high})"]
-        yield setting, *cells
+        for order, word in ((AS_DRAWN, "as drawn"), (IN_CELLS, "k-d")):
+            cells = []
+            for score in ("rmse", "nll"):
+                together, each = crossings(curves, score, order=order)
+                low, middle, high = (_number(m, curves) for m in np.quantile(each, (0.05, 0.5, 0.95)))
+                cells += [_number(together, curves), f"{middle} ({low} to {high})"]
+            yield setting, word, *cells
 
 
 def _number(m: float, curves: Mapping[str, Curves]) -> str:
@@ -250,7 +261,12 @@ def draw_curves(path: Path, found: Mapping[str, Mapping[str, Curves]]) -> None:
             column[0].set_title(setting, loc="left", fontsize=9)
             for name, each in curves.items():
                 m = np.arange(1, len(each.rmse) + 1)
-                style = {"color": COLOURS[name], "label": name, "linewidth": 1.2}
+                style = {
+                    "color": COLOURS[AS_DRAWN if name == IN_CELLS else name],
+                    "label": name,
+                    "linewidth": 1.2,
+                    "linestyle": "--" if name == IN_CELLS else "-",
+                }
                 column[0].plot(m, each.rmse.mean(axis=1), **style)
                 column[1].plot(m, each.nll.mean(axis=1), **style)
                 if name != "exact":
@@ -269,7 +285,7 @@ def draw_curves(path: Path, found: Mapping[str, Mapping[str, Curves]]) -> None:
         plain_ticks(axes[0, 0], (0.1, 0.2, 0.4, 0.8))
         count_ticks(axes[0, 0], [m for m in (1, 4, 10, 40, 100, 400) if m <= len(curves["exact"].rmse)])
         figure.legend(
-            *axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False
+            *axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=6, frameon=False
         )
 
 
@@ -284,8 +300,12 @@ def results(found: Mapping[str, Mapping[str, Curves]]) -> xr.Dataset:
         "z_std": [[np.sqrt((each.z**2).mean(axis=1)) for each in row] for row in curves],
     }
     overtaken_at = {
-        f"overtaken_{score}": (("kernel", "field"), [crossings(each, score)[1] for each in found.values()])
+        f"overtaken_{score}{ending}": (
+            ("kernel", "field"),
+            [crossings(each, score, order=order)[1] for each in found.values()],
+        )
         for score in ("rmse", "nll")
+        for order, ending in ((AS_DRAWN, ""), (IN_CELLS, "_k_d"))
     }
     return xr.Dataset(
         {**{name: (dims, np.array(values)) for name, values in scores.items()}, **overtaken_at},
@@ -300,20 +320,28 @@ def results(found: Mapping[str, Mapping[str, Curves]]) -> xr.Dataset:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw fields, run every solver, print, draw and save."""
-    chosen = parser(__doc__).parse_args(arguments)
+    command = parser(__doc__)
+    command.add_argument(
+        "--fields", type=int, metavar="COUNT", help=f"fields of each kernel ({FIELDS}; {QUICK_FIELDS} quick)"
+    )
+    chosen = command.parse_args(arguments)
     points, side, fields, iterations = (
         (QUICK_POINTS, QUICK_SIDE, QUICK_FIELDS, QUICK_POINTS)
         if chosen.quick
         else (POINTS, SIDE, FIELDS, ITERATIONS)
     )
+    if chosen.fields is not None:
+        fields = chosen.fields
+        if fields < 2:
+            command.error(f"--fields is {fields}; expected at least 2, for a standard error.")
     X = np.random.default_rng(SEED).uniform(size=(points, 2))
-    X = X[cagp.space_filling_order(X, block_size=points // BLOCKS)]
     found = {}
     for name, kernel in KERNELS.items():
         found[name] = Setting.make(kernel, X, side=side, fields=fields).solved(iterations)
     print(f"{fields} fields, {points} points observed, {side**2} predicted\n")
     print_table(
-        ("kernel", "RMSE: mean curves", "each field", "NLL: mean curves", "each field"), crossing_rows(found)
+        ("kernel", "points", "RMSE: mean curves", "each field", "NLL: mean curves", "each field"),
+        crossing_rows(found),
     )
     print(f"{list(KERNELS)[1]}\n")
     print_table(("solver", "m", "RMSE", "NLL", "std of z"), score_rows(found[list(KERNELS)[1]]))

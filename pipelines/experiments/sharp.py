@@ -43,7 +43,7 @@ from pipelines.experiments.uci import DATA, numbers
 SETS = ("housing", "yacht", "autompg", "wine", "concrete")
 REPETITIONS = 5
 LEVELS = np.linspace(0.025, 0.975, 25)
-SHARP, SPLIT, CENTRE = "sharp", "sharp, three-way", "centre"
+SHARP, SPLIT, CENTRE, SHARES = "sharp", "sharp, three-way", "centre", "shares"
 METHODS = (SHARP, SPLIT, "Kuleshov", "Vovk", "Marx", "network", "plain")
 SCORES = ("ece", "std", "nll", "width", "crps", "interval")
 
@@ -105,7 +105,11 @@ def fitted_prior(X: Array, y: Array) -> cagp.Prior:
 
 
 def quantiles(cases: Cases, *, starting: bool = False) -> dict[str, Array]:
-    """Give quantiles (25, q) and centre of every distribution at the test cases."""
+    """Give quantiles (25, q) and centre of every distribution at the test cases.
+
+    Beside them "shares", (25,): the sum of squared widths of sharp quantiles over the calibration cases, over
+    that of the unchanged prior.
+    """
     (X, X_cal, X_test), (y, y_cal, _) = cases.X, cases.y
     if starting:
         prior = cagp.Prior(cagp.SquaredExponential((STARTING,) * X.shape[1], STARTING), STARTING)
@@ -118,8 +122,12 @@ def quantiles(cases: Cases, *, starting: bool = False) -> dict[str, Array]:
     known, new = distribution[: len(X_cal)], distribution[len(X_cal) :]
     model, outermost = DenseModel(prior, X), 1.0 / len(X_cal)
     sharp = Sharp(model, (outermost, *LEVELS, 1.0 - outermost), anisotropic=True, split="two-way")
+    fitted = sharp.fit(known, y_cal, X_cal)
+    unchanged = known.std * q_lin(LEVELS, known.normal_score(y_cal))[:, None]
+    at_known = fitted.quantiles(known, X_cal)[1:-1] - known.mean
     distributions = {
-        SHARP: np.sort(sharp.fit(known, y_cal, X_cal).quantiles(new, X_test), axis=0)[1:-1],
+        SHARP: np.sort(fitted.quantiles(new, X_test), axis=0)[1:-1],
+        SHARES: np.sum(at_known**2, axis=1) / np.sum(unchanged**2, axis=1),
         "Kuleshov": new.mean + new.std * q_lin(LEVELS, known.normal_score(y_cal))[:, None],
         "Vovk": Vovk().fit(known, y_cal)(new).quantile(LEVELS),
         "Marx": new.mean + q_lin(LEVELS, y_cal - known.mean)[:, None],
@@ -151,24 +159,32 @@ def scored(found: Array, centre: Array, y: Array) -> Array:
     return np.array([values.mean() for values in each])
 
 
-def repeated(folder: Path, name: str, *, repetitions: int, most: int | None, starting: bool) -> Array:
-    """Scores (R, methods, scores), NaN where a split has too few cases."""
+def repeated(
+    folder: Path, name: str, *, repetitions: int, most: int | None, starting: bool
+) -> tuple[Array, Array]:
+    """Scores (R, methods, scores), NaN where a split has too few cases, and shares (R, 25)."""
+    shares = np.empty((repetitions, LEVELS.size))
     scores = np.full((repetitions, len(METHODS), len(SCORES)), np.nan)
     for repetition in range(repetitions):
         cases = Cases.read(folder, name, repetition=repetition, most=most)
         distributions = quantiles(cases, starting=starting)
+        shares[repetition] = distributions[SHARES]
         for row, method in enumerate(METHODS):
             if method in distributions:
                 scores[repetition, row] = scored(distributions[method], distributions[CENTRE], cases.y[2])
         print(f"{name}: repetition {repetition + 1} of {repetitions}", flush=True)
-    return scores
+    return scores, shares
 
 
-def results(found: dict[str, Array]) -> xr.Dataset:
+def results(found: dict[str, tuple[Array, Array]]) -> xr.Dataset:
     """Put all scores together."""
-    scores, dims = np.array(list(found.values())), ("set", "repetition", "distribution")
+    scores, shares = (np.array(each) for each in zip(*found.values(), strict=True))
+    dims = ("set", "repetition", "distribution")
     return xr.Dataset(
-        {name: (dims, scores[..., index]) for index, name in enumerate(SCORES)},
+        {
+            **{name: (dims, scores[..., index]) for index, name in enumerate(SCORES)},
+            SHARES: (("set", "repetition", "level"), shares),
+        },
         coords={"set": np.array(list(found), dtype=object), "distribution": np.array(METHODS, dtype=object)},
         attrs={"title": "Table 1 of Capone, Hirche and Pleiss (2023)"},
     )
@@ -187,6 +203,14 @@ def rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
                 theirs = PRINTED[name].split("|")[places[method]].split()
                 cells[:4] = [f"{ours} ({each})" for ours, each in zip(cells, theirs, strict=False)]
             yield name, method, *cells
+
+
+def share_rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
+    """Lines of the comparison with the unchanged prior, level by level; means over repetitions."""
+    for name in data["set"].values:
+        each = data[SHARES].sel(set=name)
+        worse = float((each > 1.0 + 1e-9).sum("level").mean())
+        yield name, f"{float(each.mean()):.3f}", f"{float(each.max()):.2f}", f"{worse:.1f}"
 
 
 def draw(path: Path, data: xr.Dataset) -> None:
@@ -261,6 +285,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("set", "distribution", "ECE (printed)", "STD", "NLL", "width of 95 %", "CRPS", "interval score"),
         rows(data),
     )
+    print("Sums of squared widths over the calibration cases, over those of the unchanged prior\n")
+    print_table(("set", "mean", "largest of a level", "levels above 1, of 25"), share_rows(data))
     draw(chosen.output / "sharp.png", data)
     few_colours(chosen.output / "sharp.png")
     save(chosen.output / "sharp.zarr", data)

@@ -136,8 +136,8 @@ def bounds(cases: Cases, *, steps: int, seed: int) -> tuple[dict[str, tuple[Arra
     distribution = Gaussian(found.mean, np.sqrt(found.variance + prior.noise_number))
     known, new = distribution[: len(X_cal)], distribution[len(X_cal) :]
     ends = 1.0 / len(X_cal), 1.0 - 1.0 / len(X_cal)
-    sharp = Sharp(DenseModel(prior, X), (ends[0], 0.5, ends[1]), anisotropic=True, split="two-way")
-    lower, _, upper = sharp.fit(known, y_cal, X_cal).quantiles(new, X_test)
+    sharp = Sharp(DenseModel(prior, X), ends, anisotropic=True, split="two-way")
+    lower, upper = sharp.fit(known, y_cal, X_cal).quantiles(new, X_test)
     draws = draws_of_parameters(X[:MOST], y[:MOST], prior, steps=steps, seed=seed)
     bounding = Bounding.around(prior, draws)
     wide = cagp.condition(bounding.prior, X, y, X_test, solver=cagp.Cholesky())

@@ -104,7 +104,8 @@ def one_factor(prior: cagp.Prior, X: Array, y: Array, generator: np.random.Gener
 def sharp(prior: cagp.Prior, X: Array, y: Array, generator: np.random.Generator) -> Bound:
     """Give the bound of a sharp GP."""
     known, values, (train, rest) = _calibration(prior, X, y, generator)
-    method = Sharp(DenseModel(prior, X[train]), (0.5, _level(len(values))), anisotropic=True, split="two-way")
+    level = _level(len(values))
+    method = Sharp(DenseModel(prior, X[train]), (1.0 - level, level), anisotropic=True, split="two-way")
     fitted = method.fit(known, values, X[rest])
     wide = replace(prior, kernel=fitted.stretch.kernel(prior.kernel, fitted.stretches[-1]))
     return Bound(prior, wide, max(0.0, float(fitted.beta[-1])))

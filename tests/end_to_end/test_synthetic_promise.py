@@ -111,7 +111,8 @@ def test_error_bars_of_an_unfinished_solver_hold_what_they_say(tmp_path):
 
 
 def test_a_mean_that_is_not_that_of_the_draw_shows(tmp_path):
-    """The control: the same jobs with a mean that the draws are not about."""
+    """The control: neighbour after neighbour and about another mean; coarse scale first hardly needs it."""
     prior = f'{NUMBERS}\nmean = "constant"'
-    paths = [published(tmp_path, seed=seed, **UNFINISHED | {"prior": prior}) for seed in SEEDS[:2]]
-    assert np.concatenate([covered(path) for path in paths]).max() < 0.8
+    in_turn = {"prior": prior, "solver": 'block-gauss-seidel"\nblock_size = 1 # "', "iterations": 1}
+    shares = covered(published(tmp_path, seed=0, **in_turn))
+    assert shares.max() < 0.8

@@ -92,7 +92,7 @@ def test_beliefs_about_a_sine_are_those_of_condition_and_their_variance_has_two_
 def test_time_to_accuracy_scores_what_it_times():
     module = script("time_to_accuracy")
     rows = {(row.solver, row.number): row for row in module.compare(40, fields=2)}
-    assert len(rows) == 19
+    assert len(rows) == 24
     exact = rows["exact", 40]
     assert all(row.seconds > 0.0 for row in rows.values())
     assert rows["conjugate gradients", 40].rmse == pytest.approx(exact.rmse, rel=1e-6)

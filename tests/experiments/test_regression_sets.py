@@ -218,6 +218,7 @@ def test_sharp_and_recalibrated_laws_of_a_set_are_compared(regression_set, tmp_p
     assert "nan" not in printed  # distributions that are not there have no row
     saved = xr.open_zarr(tmp_path / "out" / "sharp.zarr", consolidated=False)
     assert saved.sizes["repetition"] == 1
+    assert float(saved["shares"].max()) <= 1.0 + 1e-9
     assert np.isnan(
         saved["nll"].sel(distribution="sharp, three-way")
     ).all()  # 22 of 44 cases are fewer than 40
