@@ -244,11 +244,17 @@ class Search:
             allowed = [visit for visit in self.visits.values() if bool(np.all(visit.x >= low))]
             return min(allowed, key=lambda visit: visit.loss(usual)).x
 
+        def loss(x: Array) -> float:
+            return self.visit(np.clip(x, low, self.reach)).loss(usual)
+
+        def slope(x: Array) -> Array:
+            return self.visit(np.clip(x, low, self.reach)).loss_slope(usual)
+
         with suppress(NumericalError):
             minimize(
-                lambda x: self.visit(np.clip(x, low, self.reach)).loss(usual),
+                loss,
                 best(),
-                jac=lambda x: self.visit(np.clip(x, low, self.reach)).loss_slope(usual),
+                jac=slope,
                 method="SLSQP",
                 bounds=[(float(end), self.reach) for end in low],
                 options={"maxiter": steps, "ftol": ENOUGH},
