@@ -13,7 +13,7 @@ export MPLBACKEND := Agg
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-all torture bench peers experiments docs lint dist view-page audit sbom clean
+.PHONY: help install install-dev demo test test-all torture bench peers proof experiments docs lint dist view-page audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench: install ## speed and memory against NumPy and SciPy, as ratios of one run
 
 peers: install ## speed, memory and scores of other programs (made in .peers/) beside ours
 	$(BIN)/python -m pipelines.benchmarks.peers $(PEERS_ARGS)
+
+proof: install ## public tables by us and by other programs (made in .peers/), and the page docs/proof.md; PROOF_ARGS=--help
+	$(BIN)/python -m pipelines.proof $(PROOF_ARGS)
 
 experiments: install ## those of the documentation at full length, hours; EXPERIMENTS_ARGS=--help lists them
 	$(BIN)/python -m pipelines.experiments $(EXPERIMENTS_ARGS)

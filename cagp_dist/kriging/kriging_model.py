@@ -241,9 +241,9 @@ def krige(
         with one for each. The default is the column ``noise_std`` of the table; without one it is fitted.
     nugget_std : number, None or "auto"
         Standard deviation of the difference between an observation and the field beyond the known noise, such
-        as what a station sees and its surroundings do not. None fits it. "auto" fits it beside the noise of
-        each observation, unless ``at`` is given, or lengthscale and variance are; beside a number for all it
-        is zero.
+        as variation over less than the distance between stations. None fits it. "auto" fits it beside the
+        noise of each observation, unless ``at`` is given, or lengthscale and variance are; beside a number
+        for all it is zero.
     nugget_correlation : bool
         Of several variables, whether the nuggets of those observed at one place go together as well.
     bias_by : str or sequence of str, optional

@@ -548,9 +548,9 @@ def dataset_of_folds(
     labels = np.zeros(places.size) if not observed.variables else points.beside[VARIABLE][places]
     every = [found.scores[np.nonzero(known & (labels == label))].pooled() for label in np.unique(labels)]
     result = every[0]
-    of_numbers = "that were fitted to all of them"
+    of_numbers = "were fitted to all observations"
     if integrated:
-        of_numbers = "integrated over with the probabilities that all of them give these"
+        of_numbers = "are averaged over what all observations say of them"
     # of transformed values the mean of an observation lies elsewhere than that of the field
     of_what = what if points.transform is None else f"an observation of {what}, noise included,"
     fields = {
@@ -607,7 +607,7 @@ def dataset_of_folds(
             "level": ("level", result.levels, {"long_name": "level of the interval"}),
         },
         attrs={
-            "comment": f"Each {left_out} is predicted from all other folds, with the kernel and "
-            f"noise {of_numbers} and a prior mean that was fitted without them."
+            "comment": f"Each {left_out} is predicted from the other folds alone, with a mean that was "
+            f"fitted to these. Kernel and noise {of_numbers}."
         },
     ).pipe(with_system, part)

@@ -253,12 +253,9 @@ def _believed(run: PublishedRun) -> str:
     noise = attributes.number("noise_variance")
     noisy = ""
     if noise and not run.transformed:
-        noisy = (
-            f" (including the noise of an observation, {amount(np.sqrt(noise), run.variable.units, 2)}: its "
-            "error or, in a reanalysis, variation between the points"
-        )
+        noisy = f" (the noise of an observation, {amount(np.sqrt(noise), run.variable.units, 2)}, included"
         if run.calibration.recalibrated:
-            noisy += "; recalibrated by errors of predictions that did not use the observation"
+            noisy += ", and corrected by errors of predictions that did not use the observation"
         noisy += ")"
     weighted = "" if run.calibration.by_area_is_the_same else f", {100.0 * by_area:.0f} weighted by area"
     prior = attributes.table("prior")
@@ -272,8 +269,8 @@ def _believed(run: PublishedRun) -> str:
     )
     return (
         f"They assume that the prior is right, its mean included. {mean} How far this holds is measured: "
-        f"of every 100 held-out observations, {100.0 * inside:.0f} were inside their {100.0 * level:g} % "
-        f"error bar{noisy}{weighted}; the target is {100.0 * level:g}. "
+        f"{100.0 * inside:.0f} of 100 withheld values fell inside their {100.0 * level:g} % range"
+        f"{noisy}{weighted}, where {100.0 * level:g} are expected. "
         f"For all levels together, see the histogram below: {_shape(run)}"
     )
 

@@ -217,6 +217,6 @@ def _nothing_found(test: CoverageTest, observations: int) -> Verdict:
         return Verdict("undecided", f"{measured} {witnesses} can reveal no fault.")
     return Verdict(
         "consistent" if scale < DECISIVE_SCALE else "undecided",
-        f"{measured} {witnesses} would reveal error bars {scale:.2f} times too narrow in 95 % of cases; "
-        "smaller faults may go unseen.",
+        f"{measured} With {witnesses} we would notice in 95 % of cases if error bars had to be "
+        f"{100.0 * (scale - 1.0):.0f} % wider; smaller faults may go unseen.",
     )

@@ -1,0 +1,1 @@
+"""Scripts that run under the interpreter of a peer's own environment: they import no other part of this."""
