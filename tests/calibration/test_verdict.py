@@ -65,7 +65,7 @@ def test_errors_that_agree_with_their_neighbours_are_not_blamed_for_it():
     [
         (2.0, "too-narrow", "The error bars are too narrow: "),
         (0.5, "too-wide", "The error bars are too wide: "),
-        (1.0, "consistent", "no further from that share than chance explains. 1,000 observations"),
+        (1.0, "consistent", "no further from that share than chance explains. With 1,000 observations"),
     ],
 )
 def test_the_scale_of_the_errors_is_judged(scale, kind, words):
