@@ -216,7 +216,7 @@ def test_a_recalibrated_run_shows_what_its_scores_were_before(
     assert f"NLL {float(scores.nll):.3f} {float(scores.nll_plain):.3f}" in text
     assert "this run not recalibrated prior alone" in text
     # which may be leave-one-out errors of observed points
-    assert "recalibrated by errors of predictions that did not use the observation" in text
+    assert "corrected by errors of predictions that did not use the observation" in text
     assert "points that were not used" not in text
     assert "recalibrated" not in document.text
 
