@@ -4,6 +4,7 @@
 # few observations do not know it, and no trend is assumed that nobody asked for.
 MEAN = "constant"
 KERNEL = "auto"  # Matern 3/2 unless the likelihood says otherwise: the roughness of a field is rarely known
+TRANSFORMS = ("none", "log", "sqrt", "box-cox", "asinh", "normal-score", "auto")  # By name, the usual first
 # What a station sees beyond its known noise is fitted, as known errors are rarely all. One noise for all, or
 # one beside a kernel whose numbers are given, is taken as it is.
 NUGGET = "auto"

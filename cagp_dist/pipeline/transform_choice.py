@@ -18,6 +18,7 @@ from cagp_dist.errors import ArgumentError, CagpError, DataError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.kernels import chosen_by
 from cagp_dist.pipeline.censoring import tobit
+from cagp_dist.pipeline.defaults import TRANSFORMS
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, families
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -41,8 +42,6 @@ from cagp_dist.predictive.transforms import (
 )
 from cagp_dist.remedies import Setting
 from cagp_dist.text import alternatives, counted
-
-NAMED = ("none", "log", "sqrt", "box-cox", "asinh", "normal-score", "auto")
 
 # Places and fields by which transforms are compared: a second or two for each
 MOST_PLACES, MOST_FIELDS = 300, 3
@@ -95,10 +94,10 @@ def transform_of_values(
         own = asked if isinstance(asked, Transform) else OwnTransform(_checked(asked))
         checked_at(own, values)
         return Compared(own, {})
-    if asked not in NAMED:
+    if asked not in TRANSFORMS:
         raise ArgumentError(
-            f"transform is {asked!r}; expected {alternatives(NAMED)}, or an object with forward, inverse and "
-            "log_slope.",
+            f"transform is {asked!r}; expected {alternatives(TRANSFORMS)}, or an object with forward, "
+            "inverse and log_slope.",
             key="transform-unknown",
         )
     if values.size == 0 or values.min() == values.max():
@@ -363,7 +362,7 @@ def _checked(given: object) -> TransformLike:
     """Refuse what is no transform."""
     if not isinstance(given, TransformLike):
         raise ArgumentError(
-            f"transform is {given!r}; expected {alternatives(NAMED)}, or an object with the functions "
+            f"transform is {given!r}; expected {alternatives(TRANSFORMS)}, or an object with the functions "
             "forward, inverse and log_slope of arrays.",
             key="transform-unknown",
         )

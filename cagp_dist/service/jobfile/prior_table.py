@@ -19,9 +19,8 @@ from cagp_dist.means import (
     mean_family,
 )
 from cagp_dist.pipeline import NAMES, AnisotropyLike, Hyperparameters, each, way_of
-from cagp_dist.pipeline.defaults import KERNEL, MEAN
+from cagp_dist.pipeline.defaults import KERNEL, MEAN, TRANSFORMS
 from cagp_dist.pipeline.outliers import Outliers
-from cagp_dist.pipeline.transform_choice import NAMED
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, JobTable, Times, key
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     Anisotropy = AnisotropyLike
     TransformName = str
 else:
-    TransformName = Annotated[Literal[NAMED], BeforeValidator(values.transform)]
+    TransformName = Annotated[Literal[TRANSFORMS], BeforeValidator(values.transform)]
     KernelSum = Annotated[Literal[AUTO, FITTED, *KERNELS], WrapValidator(values.kernel), PlainSerializer(str)]
     Anisotropy = Annotated[
         Literal["none", "auto", "fit"] | tuple[float, float],
@@ -157,7 +156,7 @@ class PriorTable(JobTable):
     )
     transform: TransformName = key(
         "none",
-        f"{alternatives(NAMED)}: by what the values are made normal; results are those of the values. Zeros "
+        f"{alternatives(TRANSFORMS)}: by what the values are made normal; results are those of the values. Zeros "
         "are censored",
         "log",
     )

@@ -17,7 +17,7 @@ from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, RESERVED_AXES, family_of
 from cagp_dist.means import MEANS, ReadFamily, spellings
 from cagp_dist.pipeline import check_anisotropy
-from cagp_dist.pipeline.transform_choice import NAMED
+from cagp_dist.pipeline.defaults import TRANSFORMS
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER, SCHEDULERS
 from cagp_dist.store.addresses import in_object_store, parse_address
 from cagp_dist.text import alternatives, nearest
@@ -106,7 +106,7 @@ def transform(value: object) -> object:
     """Name of a transform: objects are for calls."""
     if not isinstance(value, str) or "(" in value:
         raise ValueError(
-            f"is {value!r}; expected {alternatives(NAMED)}. One with given numbers, or an object with "
+            f"is {value!r}; expected {alternatives(TRANSFORMS)}. One with given numbers, or an object with "
             "forward, inverse and log_slope, is for cagp_dist.krige(transform=...)"
         )
     return value
