@@ -156,8 +156,8 @@ class PriorTable(JobTable):
     )
     transform: TransformName = key(
         "none",
-        f"{alternatives(TRANSFORMS)}: by what the values are made normal; results are those of the values. Zeros "
-        "are censored",
+        f"{alternatives(TRANSFORMS)}: by what the values are made normal; results are those of the values. "
+        "Zeros are censored",
         "log",
     )
     outliers: Outliers = key(
