@@ -101,7 +101,7 @@ def full_disk(path: Path, reason: str | None = None) -> FullDiskError:
     return FullDiskError(
         f"cannot write {path}: {reason or os.strerror(errno.ENOSPC)}. {bytes_text(usage.free)} of "
         f"{bytes_text(usage.total)} are free in {folder}{inodes}. What was published before is intact. Free "
-        "space there, and run the same again: it goes on with what is done.",
+        "space there, and run the same again: it continues with what is done.",
         key="disk-full",
     )
 

@@ -23,7 +23,7 @@ TABLE = Table(
     "colorado",
     "Colorado: rain of a month, a third of the gauges dry",
     "National Center for Atmospheric Research; R package fields (November 1989)",
-    "Rain at 286 gauges in ten random folds, each from the nine others, to which everything is fitted anew; "
+    "Rain at 286 gauges in ten random folds, each from the nine others, to which everything is fitted again; "
     "without and with elevation.",
     "cm",
     problem,

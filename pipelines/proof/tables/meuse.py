@@ -20,7 +20,7 @@ TABLE = Table(
     "meuse",
     "Meuse: zinc in soil",
     "Rikken & Van Rijn (1993); R package sp, the 155 places of its data set `meuse`",
-    "The logarithm of zinc at each of 155 places from the 154 others, to which everything is fitted anew; "
+    "The logarithm of zinc at each of 155 places from the 154 others, to which everything is fitted again; "
     "without and with the square root of the distance from the river as a covariate.",
     "log(mg/kg)",
     problem,
