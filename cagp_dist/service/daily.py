@@ -45,6 +45,7 @@ from cagp_dist.service.jobfile.config import with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.times_key import Newest
 from cagp_dist.service.run import run
+from cagp_dist.service.series_grid import check_grid
 from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store import series
 from cagp_dist.store.addresses import in_object_store
@@ -252,7 +253,7 @@ def _one(job: Job, time: np.datetime64, observe: Observer, settled: _Settled) ->
                 return Day(time, run=known.key)
             if _lost_run_before(prepared, [each for each in settled.runs if each < time]):
                 return Day(time, run=known.key, outdated=settled.has_changed(time))
-        outcome = run(job, observe=observe)
+        outcome = run(job, check=partial(check_grid, job.output.folder), observe=observe)
     except Exception as error:
         return Day(time, failed=_failure(time, error, (DiskError, BusyError, ClusterError)))
     if outcome.path is None:

@@ -36,6 +36,7 @@ FILE = "days.json"
 BETWEEN = ",\n"  # its entries
 
 NOT_CONVERGED, NOT_READY, DAMAGED, REFUSED = "not converged", "source missing", "damaged", "refused"
+OTHER_GRID = "another grid"
 OUT_OF_TIME, NOT_STORED, UNEXPECTED = "out of time", "not stored", "unexpected"
 
 WAIT_SECONDS = 60.0  # for another command at work in the folder, so that nothing is lost
@@ -107,6 +108,8 @@ def fault_of(error: CagpError) -> str:
         TimeLimitError: OUT_OF_TIME,
         StoreError: NOT_STORED,
     }
+    if error.key == "of-another-grid":
+        return OTHER_GRID
     return next((word for kind, word in kinds.items() if isinstance(error, kind)), REFUSED)
 
 

@@ -98,6 +98,10 @@ class Outcome:
         return np.array(["NaT"], dtype="datetime64[ns]") if known is None else np.asarray(known.values)
 
 
+def anything(prepared: PreparedJob) -> None:
+    """Let every run go on."""
+
+
 @in_words_of_the_job()
 def run(
     job: Job | Path | str,
@@ -106,6 +110,7 @@ def run(
     executor: ExecutorLike = None,
     simulations: Simulations | None = None,
     publish_unconverged: bool = False,
+    check: Callable[[PreparedJob], None] = anything,
     observe: Observer = silent,
 ) -> Outcome:
     """Run a job, unless its run is already published.
@@ -128,6 +133,8 @@ def run(
         has a group ``simulation``, and its own name.
     publish_unconverged : bool
         Also publish a run whose status is not ok.
+    check : callable, optional
+        Gets the points and the grids of the run before anything is solved; what it raises ends the run.
     observe : callable
         Gets an `Event` for everything worth showing.
 
@@ -174,6 +181,7 @@ def run(
         with clock.stage("Points") as stage:
             prepared = prepare_job(job, field, fit_field, earlier=output.earlier)
             prepared = replace(prepared, simulations=simulations)
+            check(prepared)
             stage.summary = prepared.size.line()
             if prepared.carried is not None:
                 stage.note(prepared.carried.line())

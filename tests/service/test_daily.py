@@ -382,7 +382,7 @@ def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(begun,
     assert [refused in day.failed.reason for day in daily(without)] == [True, True]
     design = begun().design.model_dump(mode="json", exclude_none=True)
     other = begun(times=ALL, design={**design, "map": map_grid(45.0)})
-    assert [refused in day.failed.reason for day in daily(other)] == [True, True]
+    assert [day.failed.kind for day in daily(other)] == ["another grid"] * 2
     both = run_job(with_times(begun(), ",".join(DAYS[:2]))).path
     with pytest.raises(ArgumentError) as refusal, output_lock(root):
         series.append_runs(root, [both])

@@ -15,19 +15,19 @@ from cagp_dist.service.daily import daily
 from cagp_dist.service.day_records import DayRecords, FailedDay
 from cagp_dist.service.jobfile.config import parse_job
 
-from ..jobs import job_text, random_points
+from ..jobs import job_text, map_grid, random_points
 from ..sources import temperature
 
 DAYS = ["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"]
 NOW, HOUR = dt.datetime(2020, 1, 5, tzinfo=dt.UTC), dt.timedelta(hours=1)
 
 
-def write(folder, *days, cut=None, name=None):
+def write(folder, *days, cut=None, name=None, north=90.0):
     """Write a file of some days, or some bytes of it."""
     folder.mkdir(exist_ok=True)
     path = folder / (name or f"{days[0]}.nc")
-    latitude, longitude = np.arange(-85.0, 90.0, 10.0), np.arange(0.0, 360.0, 10.0)
-    values = np.stack([np.full((18, 36), 280.0 + int(day[-2:])) for day in days])
+    latitude, longitude = np.arange(-85.0, north, 10.0), np.arange(0.0, 360.0, 10.0)
+    values = np.stack([np.full((latitude.size, 36), 280.0 + int(day[-2:])) for day in days])
     values += np.random.default_rng(0).normal(size=values.shape)
     temperature(values, latitude=latitude, longitude=longitude, times=list(days)).to_netcdf(
         path, engine="h5netcdf"
@@ -180,3 +180,16 @@ def test_a_file_that_ends_or_holds_up_its_decoder_costs_one_start_and_is_remembe
             str(paths[2]): "damaged",
         }
         assert starts.read_text().count("start") == 3
+
+
+def test_a_day_of_another_grid_is_refused_before_its_run_is_there(tmp_path):
+    write(tmp_path / "files", DAYS[0])
+    other = write(tmp_path / "files", DAYS[1], north=0.0)
+    design = {"train": random_points(200), "test": random_points(40, seed=1)}
+    job = the_job(tmp_path, *DAYS[:2], design={**design, "map": map_grid(30.0)})
+    first, second = daily(job, now=NOW)
+    assert (first.failed, second.failed.kind) == (None, "another grid")
+    for said in (str(other), "3 x 12 points", "6 x 12 points", "Give [design] map an area"):
+        assert said in second.failed.reason
+    assert "emove" not in second.failed.reason
+    assert len([*(tmp_path / "out/runs").glob("*.zarr")]) == 1
