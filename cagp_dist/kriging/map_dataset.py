@@ -542,12 +542,17 @@ def dataset_of_folds(
         part = replace(part, coordinates={**part.coordinates, DEPTH: depth})
     values = points.values_in_units[:, places]
     # without one observation its own mean may not be estimated
-    known = ~np.isnan(values) & ~np.isnan(found.mean)
-    if points.limits is not None:
-        known &= ~points.limits[:, places]
+    there = ~np.isnan(values) & ~np.isnan(found.mean)
+    known = there if points.limits is None else there & ~points.limits[:, places]
     labels = np.zeros(places.size) if not observed.variables else points.beside[VARIABLE][places]
     every = [found.scores[np.nonzero(known & (labels == label))].pooled() for label in np.unique(labels)]
-    result = every[0]
+    result, coverage, of_limits = every[0], every[0].coverage, ""
+    if points.limits is not None:  # without which those that were measured are too high
+        coverage = found.scores[np.nonzero(there)].pooled().coverage
+        of_limits = (
+            " rmse, crps and nll are of the values that were measured, which lie higher than all; pit of one "
+            "below its limit is drawn evenly from zero to the probability of that, and counts in coverage."
+        )
     of_numbers = "were fitted to all observations"
     if integrated:
         of_numbers = "are averaged over what all observations say of them"
@@ -598,7 +603,7 @@ def dataset_of_folds(
         | {
             "coverage": (
                 ("scored", "level") if observed.variables else "level",
-                np.array([each.coverage for each in every]) if observed.variables else result.coverage,
+                np.array([each.coverage for each in every]) if observed.variables else coverage,
                 {"long_name": "observations in the central interval"},
             )
         },
@@ -608,6 +613,6 @@ def dataset_of_folds(
         },
         attrs={
             "comment": f"Each {left_out} is predicted from the other folds alone, with a mean that was "
-            f"fitted to these. Kernel and noise {of_numbers}."
+            f"fitted to these. Kernel and noise {of_numbers}.{of_limits}"
         },
     ).pipe(with_system, part)

@@ -49,7 +49,7 @@ class ResultDistribution:
         limit = _as_like(threshold, self.like)
         there = self.known & np.isfinite(limit)
         of_there = self.distribution[there[self.known]]
-        found = (of_there.at_most if below else of_there.above)(limit[there])
+        found = (of_there.cdf if below else of_there.above)(limit[there])
         units = symbol(str(self.like.attrs.get("units", "")))
         shown = "a threshold" if np.ndim(threshold) else f"{float(limit.flat[0]):g} {units}".strip()
         side = "at most" if below else "above"

@@ -100,7 +100,7 @@ def transform_of_values(
             "inverse and log_slope.",
             key="transform-unknown",
         )
-    if values.size == 0 or values.min() == values.max():
+    if observed.limits is None and (values.size == 0 or values.min() == values.max()):
         raise DataError(
             f"transform is {asked!r}, and the observations are all {values[0]:g}; expected different values.",
             key="transform-values",
@@ -162,8 +162,8 @@ def _above_bounds(observed: Observations, asked: str) -> Compared:
     seen = values[~hidden]
     if seen.size == 0 or seen.min() == seen.max():
         raise DataError(
-            f"{counted(seen.size, 'value')} of {values.size:,} are above their bounds, and not different; "
-            "expected two or more different ones.",
+            f"of {counted(values.size, 'value')}, {seen.size:,} lie above their bounds, and no two differ; "
+            "expected two different ones or more.",
             key="all-censored",
         )
     half = 0.5 * float(values[values > 0.0].min()) if zeros else _least_scale(seen)

@@ -65,10 +65,6 @@ class Predictive(ABC):
         """Probability of a value no larger than each of these: the PIT values of observations."""
         return np.asarray(ndtr(self.normal_score(values)), dtype=np.float64)
 
-    def at_most(self, values: ArrayLike) -> Array:
-        """Probability of a value no larger than each of these, to its last digits: 1 less `above`."""
-        return self.cdf(values)
-
     def above(self, values: ArrayLike) -> Array:
         """Probability of a value larger than each of these."""
         return np.asarray(ndtr(-self.normal_score(values)), dtype=np.float64)

@@ -358,10 +358,10 @@ class Transformed(Predictive):
         score = self.base.normal_score(np.where(np.isnan(z), -np.inf, z))
         return np.where(at_end, ndtri(0.5 * ndtr(score)), score) if at_end.any() else score
 
-    def at_most(self, values: ArrayLike) -> Array:
+    def cdf(self, values: ArrayLike) -> Array:
         """Probability of a value no larger: of the least value the probability of that, below it 0."""
         z = self.transform.forward(values)
-        found = self.base.at_most(np.where(np.isnan(z) & ~np.isnan(np.asarray(values)), -np.inf, z))
+        found = self.base.cdf(np.where(np.isnan(z) & ~np.isnan(np.asarray(values)), -np.inf, z))
         return np.where(np.asarray(values) < self.transform.inverse(-np.inf), 0.0, found)
 
     def above(self, values: ArrayLike) -> Array:

@@ -64,11 +64,16 @@ def test_mean_crps_and_probabilities_are_those_of_draws_taken_back(transform):
     )
 
 
-def test_all_is_above_what_lies_below_the_least_value():
+def test_all_is_above_what_lies_below_the_least_value_and_that_is_no_larger_than_itself():
     for transform in (BoxCox(0.0), BoxCox(0.5), Censored(BoxCox(0.5), -1.0)):
         distribution = Transformed(Gaussian([-0.4], 0.8), transform)
         assert distribution.above(np.array([-1.0])) == [1.0]
-        np.testing.assert_allclose(distribution.above(np.array([0.0])), 1.0 - distribution.least_probability)
+        for value in (transform.inverse(-np.inf), transform.inverse(-0.5)):
+            below = (transform.inverse(np.random.default_rng(1).normal(-0.4, 0.8, 10_000)) <= value).mean()
+            np.testing.assert_allclose(distribution.cdf(np.array([value])), below, atol=4.0 * 0.5 / 100.0)
+            np.testing.assert_allclose(
+                distribution.above(np.array([value])), 1.0 - distribution.cdf(np.array([value])), rtol=1e-12
+            )
 
 
 def test_a_density_and_the_probability_of_the_least_value_add_up_to_one():

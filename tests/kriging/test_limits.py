@@ -55,8 +55,29 @@ def test_a_logarithm_of_values_with_limits_is_the_map_of_logarithms():
     np.testing.assert_allclose(np.log(of_log["median"]), of_plain["median"], rtol=1e-7)
     assert "probability_zero" not in of_log
     left = log.cross_validate(3)
-    assert np.isnan(left["pit"].values[BELOW]).all()
     assert np.isfinite([left[name].item() for name in ("rmse", "crps", "nll")]).all()
+
+
+def test_pit_values_are_uniform_with_those_below_limits():
+    """Of the values that were measured alone they are not: these are the higher ones."""
+    every, measured = [], []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        z = np.linalg.cholesky(_G) @ rng.standard_normal(60)
+        below = z < 0.3
+        table = {"lat": LAT, "lon": LON, "zinc": np.maximum(z, 0.3), "lod": np.full(60, 0.3)}
+        model = cagp.Kriging(prior=PRIOR, progress=False, columns={"limit": "lod"}, value="zinc").fit(table)
+        left = model.cross_validate(3, blocks_degrees=None)
+        pit = left["pit"].values
+        inside = np.abs(pit - 0.5) <= 0.5 * left["level"].values[:, None]
+        np.testing.assert_allclose(left["coverage"], inside.mean(axis=1))
+        error = left["observed"] - left["mean"]
+        assert left["rmse"].item() == pytest.approx(np.sqrt((error.values[~below] ** 2).mean()))
+        every.append(pit)
+        measured.append(pit[~below])
+    error = 4.0 * np.sqrt(1.0 / 12.0 / 120.0)  # of 120 values, about as independent as such numbers are
+    assert np.mean(every) == pytest.approx(0.5, abs=error)
+    assert np.concatenate(measured).mean() > 0.5 + error
 
 
 def test_limits_say_more_than_nothing_and_less_than_values():
@@ -85,6 +106,7 @@ def test_what_limits_do_not_have_yet_is_refused():
         with pytest.raises(ArgumentError) as refused:
             cagp.krige(table, **usual | settings)
         assert refused.value.key == key
-    with pytest.raises(DataError) as none:
-        cagp.krige(table | {"zinc": LIMITS}, **usual)
-    assert none.value.key == "all-censored"
+    for limits in (LIMITS, np.full(60, -0.2)):
+        with pytest.raises(DataError) as none:
+            cagp.krige(table | {"zinc": limits, "lod": limits}, **usual)
+        assert none.value.key == "all-censored"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.calibration.verification.pit import checked_prediction, ks_test, unit_weights
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive
@@ -159,12 +159,18 @@ def _of_transformed(
     of_values = Transformed(distribution, transform)
     found = point_scores(of_values, transform.inverse(z), levels=levels)
     at_end = z <= transform.end
-    if not at_end.any():
-        return found
-    generator = np.random.default_rng(np.random.SeedSequence(z.size, spawn_key=(AT_END,)))
-    drawn = 1.0 - generator.random(z.shape)[at_end]  # of (0, 1]
+    return drawn_below(found, at_end, of_values.least_probability) if at_end.any() else found
+
+
+def drawn_below(found: PointScores, at: Mask, probability: Array) -> PointScores:
+    """Draw PIT values of some observations evenly from zero to a probability; shapes: all S.
+
+    It is that of a value no larger, and no more is known of these.
+    """
+    generator = np.random.default_rng(np.random.SeedSequence(at.size, spawn_key=(AT_END,)))
+    drawn = 1.0 - generator.random(at.shape)[at]  # of (0, 1]
     score = np.array(found.normal_score)
-    score[at_end] = ndtri(drawn * of_values.least_probability[at_end])
+    score[at] = ndtri(drawn * probability[at])
     return replace(found, normal_score=score)
 
 
