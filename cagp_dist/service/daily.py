@@ -117,6 +117,9 @@ def daily(
     """
     root, digest = job.output.folder, text_sha256(job.text)[:16]
     moving = isinstance(job.prior.fit_times, Newest)  # the prior of each pass is another one
+    rule, first = job.observations.times, None  # which --times leaves as it was
+    if isinstance(rule, Newest):
+        first = "" if rule.first is None else written_day(rule.first)
     if retry:
         forget_unreadable(root / "downloads")
     job, times, damaged = planned_times(job, observe=observe)
@@ -138,7 +141,8 @@ def daily(
         left_out = DayRecords.read(root).given_up
         times = times[[written_day(time) not in left_out for time in times]]
     settled = _Settled(job, redo=redo)
-    for file, waits in note_planned(root, [time for time in times if not settled(time)], unread, retry=retry):
+    new = [time for time in times if not settled(time)]
+    for file, waits in note_planned(root, new, unread, retry=retry, first=first):
         yield Day(None, failed=file, waits=waits)
     records = DayRecords.read(root)
     solved: list[_Solved] = []

@@ -128,6 +128,8 @@ class DayRecords:
     done: dict[str, DoneDay] = field(default_factory=dict)
     given_up: set[str] = field(default_factory=set)  # not tried, unless all are
 
+    first: str = ""  # ISO 8601, UTC: no time before it is planned, as the job says; empty: any may be
+
     number: int = 0  # of the journal, whose lines come on top
 
     @classmethod
@@ -142,6 +144,7 @@ class DayRecords:
                 {day["what"]: FailedDay(**day) for day in found.get("failed", ())},
                 {what: DoneDay(*day) for what, day in found.get("done", {}).items()},
                 set(found.get("given_up", ())),
+                found.get("first", ""),
                 found.get("journal", 0),
             )
             path = records.journal(root)
@@ -181,6 +184,7 @@ class DayRecords:
                 "planned": sorted(self.planned),
                 "outdated": sorted(self.outdated),
                 "given_up": sorted(self.given_up),
+                "first": self.first,
                 "done": {what: [day.run, day.inputs] for what, day in sorted(self.done.items())},
                 "journal": self.number,
             }
@@ -256,10 +260,16 @@ def _tail(stream: BinaryIO) -> tuple[bytes, int]:
 
 
 def note_planned(
-    root: Path, times: Iterable[np.datetime64], damaged: Sequence[FailedDay], *, retry: bool = False
+    root: Path,
+    times: Iterable[np.datetime64],
+    damaged: Sequence[FailedDay],
+    *,
+    retry: bool = False,
+    first: str | None = None,
 ) -> list[tuple[FailedDay, bool]]:
     """Record which times were planned, and which files could not be read for it, instead of those before.
 
+    Those that were planned before or failed, and are earlier than ``first``, are forgotten.
     Gives what is recorded of each file, and whether it waits: it has failed like this before, and is not due.
     """
     found = []
@@ -275,6 +285,12 @@ def note_planned(
         records.failed = kept | {day.what: day for day, _ in found}
         records.planned |= (planned := set(map(written_day, times)))
         records.given_up -= planned
+        if first is not None:
+            records.first = first
+            records.planned = {what for what in records.planned if what >= first}
+            records.failed = {
+                what: day for what, day in records.failed.items() if day.is_file or what >= first
+            }
     return found
 
 

@@ -242,12 +242,15 @@ def status_of(root: Path) -> SeriesStatus:
     )
     given_up: Times = np.array(sorted(records.given_up), dtype="datetime64[ns]")
     known = np.union1d(np.union1d(done, failed), given_up)
+    gaps = _gaps(np.union1d(planned, known))
+    if records.first:  # of the job: what its source has begins there
+        gaps = gaps[gaps >= np.datetime64(records.first)]
     return SeriesStatus(
         root,
         done,
         preliminary,
         np.setdiff1d(planned, known),
-        _gaps(np.union1d(planned, known)),
+        gaps,
         np.intersect1d(outdated, done),
         np.array(
             [time for time in done if found[time].numerical_version != numerical_version()],

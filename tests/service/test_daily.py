@@ -894,6 +894,26 @@ def test_times_of_which_no_pass_knows_are_gaps_of_a_regular_series(tmp_path):
         assert gaps(*days).gaps.size == 0, days
 
 
+def test_times_before_the_first_of_the_job_are_neither_gaps_nor_missing(tmp_path):
+    days = np.datetime64("2020-01-01T12", "ns") + np.array([0, 1, 3, 5, 6, 7]) * np.timedelta64(1, "D")
+    note_planned(tmp_path, days, [])
+    note_failed(tmp_path, FailedDay("2020-01-01T12:00:00", "refused", "no", 1, "2020-01-09T00:00:00Z", ""))
+    before = status_of(tmp_path)
+    assert (before.gaps.size, before.missing.size, len(before.failed)) == (2, 5, 1)
+    note_planned(tmp_path, days[4:], [], first="2020-01-04T00:00:00")
+    after = status_of(tmp_path)
+    assert [str(time)[:10] for time in after.missing] == [
+        "2020-01-04",
+        "2020-01-06",
+        "2020-01-07",
+        "2020-01-08",
+    ]
+    assert [str(time)[:10] for time in after.gaps] == ["2020-01-05"]
+    assert after.failed == ()
+    note_planned(tmp_path, days[4:], [])
+    assert DayRecords.read(tmp_path).first == "2020-01-04T00:00:00", "--times leaves it as it was"
+
+
 def test_runs_stay_as_the_job_says_and_days_of_others_are_not_done_again(begun, tmp_path, solves):
     output = {"root": tmp_path / "out", "keep_weights": True, "keep": "1 runs"}
     (tmp_path / "job.toml").write_text(begun(times=DAYS[:2], output=output).text)

@@ -109,6 +109,11 @@ FROM_THE_SOURCE = [
         obvious("2017-03-30", "2017-03-31T18:00", 6) + obvious("2017-05-01", "2017-05-03", 6),
     ),
     ('{ last = "5d", at = "12:00" }', obvious("2017-04-28T12:00", "2017-05-02T12:00", 24)),
+    (
+        '{ last = "5d", at = "12:00", first = "2017-05-01" }',
+        obvious("2017-05-01T12:00", "2017-05-02T12:00", 24),
+    ),
+    ('{ last = "9d", every = "2d", first = 2017-04-28 }', obvious("2017-04-29", "2017-05-03", 48)),
     ('{ last = "1d" }', obvious("2017-05-02T06:00", "2017-05-03", 6)),
     ('{ last = "1w", every = "2d" }', obvious("2017-04-27", "2017-05-03", 48)),
     ('{ last = "1h" }', ["2017-05-03T00:00"]),
@@ -252,11 +257,13 @@ def test_times_of_a_rule_that_the_source_lacks_are_named(store, tmp_path):
         ('{ from = "2017-01-01" }', "to missing; expected a list"),
         (
             '{ form = "2017-01-01" }',
-            'unknown key form; nearest: "from"; valid here: from, to, last, every, at',
+            'unknown key form; nearest: "from"; valid here: from, to, last, first, every, at',
         ),
         ('{ from = "2017-01-02", to = "2017-01-01" }', "from = 2017-01-02 is after to = 2017-01-01"),
         ('{ from = "noon", to = "2017-01-01" }', "from: 'noon' is not a time"),
         ('{ last = "5d", from = "2017-01-01" }', "last cannot be combined with from or to"),
+        ('{ from = "2017-01-01", to = "2017-01-02", first = "2017-01-01" }', "first goes with last"),
+        ('{ last = "5d", first = "spring" }', "first: 'spring' is not a time"),
         ('{ last = "5d", every = "6h", at = "12:00" }', "every and at came together"),
         (
             '{ last = "five days" }',
@@ -318,7 +325,7 @@ def test_times_of_the_command_line_replace_those_of_the_job(store, tmp_path):
     ("short", "said"),
     [
         ("", "the list is empty"),
-        ("lats 5d", "'lats' is neither a time nor one of from, to, last, every, at; nearest: \"last\""),
+        ("lats 5d", "'lats' is neither a time nor one of from, to, last, first, every, at; nearest: \"last\""),
         ("last 5d 6d", "'last' is followed by 2 values; expected one"),
         ("from 2017-01-01 to", "'to' is followed by 0 values; expected one"),
         ("2017-04-27T12:00 noon", "'noon' is not a time"),

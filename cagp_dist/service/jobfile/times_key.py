@@ -22,7 +22,7 @@ EXPECTED = (
     '{ from = "2017-01-01", to = "2017-01-31", every = "6h" } or { last = "5d", at = "12:00" }'
 )
 LATEST = "latest"  # The newest time of the source, alone
-KEYS = ("from", "to", "last", "every", "at")
+KEYS = ("from", "to", "last", "first", "every", "at")
 
 _MINUTES = {"min": 1, "h": 60, "d": 1440, "w": 10080}
 _DAY = np.timedelta64(1, "D")
@@ -87,6 +87,7 @@ class Newest:
     last: str
     every: str | None = None
     at: tuple[str, ...] = ()
+    first: np.datetime64 | None = None  # before which there is no time
 
     needs_source: ClassVar[bool] = True
 
@@ -94,6 +95,12 @@ class Newest:
         """Choose, ascending: with a step back from the newest time, at clock times, or all that are there."""
         newest = available[-1]
         after = newest - _length(self.last) + _LEAST
+        if self.first is not None:
+            if self.first > newest:
+                raise ValueError(
+                    f"first = {_shown(self.first)} is after the newest time of the source, {_shown(newest)}"
+                )
+            after = max(after, self.first)
         if self.every is not None:
             step = _length(self.every)
             return _steps(newest - (newest - after) // step * step, newest, step)
@@ -194,7 +201,10 @@ def _rule(table: Mapping[str, object]) -> TimeRule:
         if every is not None or at:
             a_day = len(at) if every is None else _DAY / _length(every)
             _check_count(int(_length(last) / _DAY * a_day))
-        return Newest(last, every, at)
+        first = _bound(table["first"], "first")[0] if "first" in table else None
+        return Newest(last, every, at, first)
+    if "first" in table:
+        raise ValueError("first goes with last; a window begins with from")
     missing = [key for key in ("from", "to") if key not in table]
     if missing:
         raise ValueError(f"{' and '.join(missing)} missing; expected {EXPECTED}")
