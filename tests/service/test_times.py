@@ -325,7 +325,7 @@ def test_times_of_the_command_line_replace_those_of_the_job(store, tmp_path):
     ("short", "said"),
     [
         ("", "the list is empty"),
-        ("lats 5d", "'lats' is neither a time nor one of from, to, last, first, every, at; nearest: \"last\""),
+        ("lats 5d", "'lats' is neither a time nor one of from, to, last, first, every, at; nearest"),
         ("last 5d 6d", "'last' is followed by 2 values; expected one"),
         ("from 2017-01-01 to", "'to' is followed by 0 values; expected one"),
         ("2017-04-27T12:00 noon", "'noon' is not a time"),
