@@ -193,3 +193,15 @@ def test_a_day_of_another_grid_is_refused_before_its_run_is_there(tmp_path):
         assert said in second.failed.reason
     assert "emove" not in second.failed.reason
     assert len([*(tmp_path / "out/runs").glob("*.zarr")]) == 1
+
+
+def test_what_dead_processes_decoded_is_removed_by_the_next_one_that_is_alone(tmp_path):
+    (tmp_path / "decode-dead").mkdir()
+    (tmp_path / "decode-dead/field").write_bytes(b"0")
+    (tmp_path / "known-of-files").mkdir()
+    with local_files.scratch_folder(tmp_path) as first:
+        assert not (tmp_path / "decode-dead").exists()
+        with local_files.scratch_folder(tmp_path) as second:
+            assert os.path.isdir(first), "of a process that is alive"
+        assert not os.path.exists(second)
+    assert [path.name for path in tmp_path.iterdir()] == ["known-of-files"]

@@ -1,16 +1,18 @@
 """Fields from files (GRIB, NetCDF, zips of them; lists, folders, patterns), decoded in a child process."""
 
+import fcntl
 import glob
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -420,13 +422,28 @@ def _request(paths: Sequence[Path], folder: str, selection: Selection) -> dict[s
     return {"paths": absolute, "folder": folder, "selection": selection.as_json()}
 
 
-def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
-    """Make a folder for the arrays on their way, which is removed with its context."""
-    try:
-        scratch.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix="decode-", dir=scratch)
-    except OSError as error:
-        raise cannot_write(scratch, error) from error
+@contextmanager
+def scratch_folder(scratch: Path) -> Iterator[str]:
+    """Give a folder for the arrays on their way, which is removed with its context.
+
+    Each holds a shared lock of the cache folder. What dead processes left there is removed by the next one
+    that is alone.
+    """
+    with ExitStack() as opened:
+        try:
+            scratch.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            opened.callback(os.close, descriptor)
+            with suppress(OSError):  # others are at work there, or a file system has no locks of folders
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for left in scratch.glob("decode-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
+            name = opened.enter_context(tempfile.TemporaryDirectory(prefix="decode-", dir=scratch))
+        except OSError as error:
+            raise cannot_write(scratch, error) from error
+        yield name
 
 
 def cannot_write(folder: Path, error: OSError) -> ConfigurationError | FullDiskError:
