@@ -5,6 +5,7 @@ import gc
 import html
 import os
 import shutil
+import sys
 import threading
 import tracemalloc
 from collections.abc import Callable, Coroutine, Iterator
@@ -157,7 +158,15 @@ def zarr_stays_in_its_thread() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "to_thread", here_or_there)
         patch.setattr(zarr_sync, "asyncio", ours)
+        _forget_sessions()
         yield
+        _forget_sessions()
+
+
+def _forget_sessions() -> None:
+    """Have HTTP sessions made anew: one that was used in an event loop belongs to it."""
+    if (web := sys.modules.get("cagp_dist.store.web")) is not None:
+        web._limits.cache_clear()
 
 
 @pytest.fixture(scope="session")
