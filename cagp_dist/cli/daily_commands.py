@@ -67,7 +67,7 @@ def daily_command(
     ] = False,
     give_up: Annotated[
         str | None,
-        option("--give-up", metavar="TIMES", help="Leave failed or missing days out from now on, and stop."),
+        option("--give-up", metavar="TIMES", help="Leave failed or missing days and gaps out, and stop."),
     ] = None,
     remove: Annotated[
         str | None,
@@ -82,8 +82,8 @@ def daily_command(
     """Run each new day of a job separately, and add the results to its time series.
 
     A failed day is recorded with its reason and does not stop the others; later passes try it again, at
-    growing intervals. Exit code 0: all days are done. 75: some have no data yet. 6: some have failed
-    (`cagp status OUT` lists them).
+    growing intervals. Exit code 0: all days are done. 75: some have no data yet, or the disk is full. 6: some
+    have failed (`cagp status OUT` lists them).
     """
     from cagp_dist.service import removed_days
     from cagp_dist.service.daily import daily, planned_times

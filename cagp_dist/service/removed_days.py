@@ -3,20 +3,25 @@
 import numpy as np
 
 from cagp_dist.arrays import Times
-from cagp_dist.errors import ConfigurationError
+from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.service.day_records import WAIT_SECONDS, DayRecords, note_given_up
 from cagp_dist.service.jobfile.config import with_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.times_key import TimeRule
+from cagp_dist.service.series_status import status_of
 from cagp_dist.store import series
-from cagp_dist.store.publish import make_current, output_lock
+from cagp_dist.store.publish import current_run, forget_current, make_current, output_lock
 
 
 def give_up(job: Job, text: str) -> Times:
-    """Have passes of a job leave times out (in the short form) that are not in the series; gives them."""
+    """Have passes of a job leave times out (in the short form) that are not in the series; gives them.
+
+    They have failed, are missing, or are gaps, which the source may never have.
+    """
     root = job.output.folder
     done = np.array(sorted(series.runs_of_times(root)), dtype="datetime64[ns]")
-    times = _chosen(job, text, DayRecords.read(root).times(), "given up")
+    gaps = status_of(root).gaps if root.is_dir() else done[:0]
+    times = _chosen(job, text, np.union1d(DayRecords.read(root).times(), gaps), "given up")
     if (there := np.intersect1d(times, done)).size:
         raise ConfigurationError(
             f"{there[0].astype('datetime64[m]')} is in the series of {root}; --remove takes it out.",
@@ -29,18 +34,27 @@ def give_up(job: Job, text: str) -> Times:
 def remove(job: Job, text: str) -> Times:
     """Take times (in the short form) out of the series of a job, and give them up; gives them.
 
-    Their runs stay until the rule of the job removes them. The run of the newest time left is current.
+    Their runs stay until the rule of the job removes them. Where one of them was current, the run of the
+    newest time left is, if there is one.
     """
     root = job.output.folder
-    runs = series.runs_of_times(root)
-    times = _chosen(job, text, np.array(sorted(runs), dtype="datetime64[ns]"), "removed")
+    known = np.array(sorted(series.runs_of_times(root)), dtype="datetime64[ns]")
+    times = _chosen(job, text, known, "removed")
     note_given_up(root, times)  # before, so that no pass takes them for missing
     with output_lock(root, wait_seconds=WAIT_SECONDS):
+        runs = series.runs_of_times(root)  # as they are now
         series.remove_times(root, list(times))
-        for time in sorted(set(runs) - set(times), reverse=True):
-            if (root / "runs" / f"{runs[time].key}.zarr").is_dir():
-                make_current(root, run_key=runs[time].key)
-                break
+        try:
+            current = current_run(root)
+        except StoreError:
+            current = None  # it names a run that is gone
+        if current is None or current.stem in {runs[time].key for time in times if time in runs}:
+            left = (runs[time].key for time in sorted(set(runs) - set(times), reverse=True))
+            found = next((key for key in left if (root / "runs" / f"{key}.zarr").is_dir()), None)
+            if found is None:
+                forget_current(root)
+            else:
+                make_current(root, run_key=found)
     return times
 
 

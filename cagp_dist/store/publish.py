@@ -36,7 +36,16 @@ from cagp_dist.store.zarr_arrays import read_group, write_group
 from cagp_dist.store.zarr_files import consolidate
 from cagp_dist.text import without_secrets
 
-__all__ = ["current_run", "make_current", "output_lock", "publish", "published", "run_key", "verify_files"]
+__all__ = [
+    "current_run",
+    "forget_current",
+    "make_current",
+    "output_lock",
+    "publish",
+    "published",
+    "run_key",
+    "verify_files",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -143,6 +152,13 @@ def make_current(root: Path, *, run_key: str) -> None:
         new.unlink(missing_ok=True)
         write_durably(new, f"{run_key}\n")
         os.replace(new, root / "CURRENT")
+    sync(root)
+
+
+def forget_current(root: Path) -> None:
+    """Leave no run the current one, until the next is published. Call it inside `output_lock`."""
+    with disk_errors(root / "CURRENT"):
+        (root / "CURRENT").unlink(missing_ok=True)
     sync(root)
 
 

@@ -833,6 +833,13 @@ def test_the_newest_day_is_current_and_days_are_removed_and_given_up(begun, tmp_
         assert "not all of these times" in cagp(option, "2020-02-01", code=2)
     cagp("--remove", "all")
     assert series.current_version(root) is None
+    assert current_run(root) is None, "none of a day that was taken out"
+    note_planned(
+        root, np.arange("2020-01-01", "2020-01-07", dtype="datetime64[D]").astype("datetime64[ns]"), []
+    )
+    assert status_of(root).gaps.size == 2
+    assert cagp("--give-up", "2020-01-08").startswith("2020-01-08T"), "the source never had it"
+    assert status_of(root).gaps.size == 1
 
 
 def test_a_period_has_the_steps_of_the_job(begun):

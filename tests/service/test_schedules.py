@@ -76,10 +76,15 @@ def test_schedules_start_a_command_that_there_is():
 def test_health_checks_are_commands_that_there_are(objects, tmp_path):
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     check = compose["services"]["schedule"]["healthcheck"]["test"]
-    assert "&& cagp health out ${CAGP_HEALTH:---max-failed 0 --max-gaps 0 --max-unreadable 0}" in check[3]
+    assert "&& cagp health out ${CAGP_HEALTH:-" in check[3]
+    usual = check[3].partition(":-")[2].removesuffix("}")
+    assert "--min-free" in usual, "a full disk is exit code 75, which is healthy"
     post = unit("cagp-daily.service")["Service"]["ExecStartPost"]
     commands = [
         shlex.split(post.replace("/srv/cagp/.venv/bin/", "")),
+        shlex.split(
+            (DEPLOY / "cron" / "cagp-daily").read_text().rpartition(".venv/bin/")[2].partition(">")[0]
+        ),
         container_of(objects["cagp-health"])["command"],
     ]
     (tmp_path / "out").mkdir()
@@ -87,6 +92,8 @@ def test_health_checks_are_commands_that_there_are(objects, tmp_path):
         assert (program, command, folder) == ("cagp", "health", "out")
         found = CliRunner().invoke(app, [command, str(tmp_path / "out"), *limits])
         assert (found.exit_code, found.stdout[:29]) == (1, "unhealthy: there is no time, ")
+        assert "--min-free" in limits
+    assert CliRunner().invoke(app, ["health", str(tmp_path / "out"), *shlex.split(usual)]).exit_code in (0, 1)
 
 
 def test_objects_of_kubernetes_keep_to_the_schema_and_have_no_rights(objects):
