@@ -85,6 +85,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "No sharp quantile is worse than with the unchanged prior; single points are swept coarse first.",
     ),
+    NumericalVersion(
+        "0.16.0",
+        "2026-11-29",
+        "Transformed observations: means and error bars of normal distributions from these, not quantiles.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

@@ -55,9 +55,12 @@ def field_in_units(solution: Solution, transform: Transform, factor: Array | Non
     return quantiles_in_units(mean + by * (np.moveaxis(solution.quantiles, 1, 0) - mean), transform)
 
 
-def distribution_in_units(found: Distribution, transform: Transform) -> Distribution:
-    """Take distributions of observations back, (T, q)."""
-    by_level = quantiles_in_units(np.moveaxis(found.quantiles, 1, 0), transform)
+def distribution_in_units(found: Distribution, transform: Transform, normal: Array | None) -> Distribution:
+    """Take distributions of observations back, (T, q); of normal ones ``normal`` has the means."""
+    if normal is None:
+        by_level = quantiles_in_units(np.moveaxis(found.quantiles, 1, 0), transform)
+    else:
+        by_level = normal_in_units(normal, found.std, transform)
     return replace(found, std=by_level.std, quantiles=np.moveaxis(by_level.quantiles, 0, 1))
 
 

@@ -188,6 +188,7 @@ class _Found:
         own = self.solution.of_targets(self.prepared.columns[kind])
         factor = distribution.correction(std, noise_variance)
         found = field_in_units(own, transform, factor if distribution.recalibrated else None)
+        normal = mean if own.quantiles is None and not distribution.recalibrated else None
         zero = None
         if not np.isneginf(transform.end):
             zero = found.least if own.drawn is None else own.drawn.probability_below(transform.end)
@@ -198,7 +199,7 @@ class _Found:
             "mean": found.mean,
             "std": found.std,
             "computational_std": unfinished,
-            "distribution": distribution_in_units(distribution, transform),
+            "distribution": distribution_in_units(distribution, transform, normal),
             "median": found.median,
             "probability_zero": zero,
         }
