@@ -91,6 +91,7 @@ def daily_command(
     from cagp_dist.service.events import Event
     from cagp_dist.service.notify import notifying
     from cagp_dist.service.published_runs import keep_runs
+    from cagp_dist.service.series_status import status_of
     from cagp_dist.text import shown_time
 
     with reported(job=job, metrics=metrics, log_format=log_format, debug=debug) as gathered:
@@ -129,6 +130,8 @@ def daily_command(
             if len(failed) < len(seen):
                 for line in keep_runs(loaded, [time for time in seen if time is not None]):
                     typer.echo(line)
+            if said := status_of(loaded.output.folder).left_out():
+                typer.echo(f"left out: {said}")
         _leave(failed)
 
 
@@ -279,4 +282,5 @@ def health_command(
         if faults:
             typer.echo(f"unhealthy: {'; '.join(faults)}")
             raise typer.Exit(1)
-        typer.echo(f"healthy: {status.summary()}")
+        said = status.left_out()
+        typer.echo(f"healthy: {status.summary()}{'; left out: ' if said else ''}{said}")

@@ -40,7 +40,7 @@ from cagp_dist.service.day_records import (
     written_day,
 )
 from cagp_dist.service.events import Clock, Observer, silent
-from cagp_dist.service.ingest import available_times, ingest_all, is_remote, resolved
+from cagp_dist.service.ingest import available_times, files_left_out, ingest_all, is_remote, resolved
 from cagp_dist.service.jobfile.config import with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.times_key import Newest
@@ -142,7 +142,10 @@ def daily(
         times = times[[written_day(time) not in left_out for time in times]]
     settled = _Settled(job, redo=redo)
     new = [time for time in times if not settled(time)]
-    for file, waits in note_planned(root, new, unread, retry=retry, first=first):
+    without = 0
+    with suppress(DataError):  # of no file that can be read: each of its days says so
+        without = len(files_left_out(job))
+    for file, waits in note_planned(root, new, unread, retry=retry, first=first, without_variable=without):
         yield Day(None, failed=file, waits=waits)
     records = DayRecords.read(root)
     solved: list[_Solved] = []

@@ -130,6 +130,8 @@ class DayRecords:
 
     first: str = ""  # ISO 8601, UTC: no time before it is planned, as the job says; empty: any may be
 
+    without_variable: int = 0  # files of the source that can be read and have none of the variables
+
     number: int = 0  # of the journal, whose lines come on top
 
     @classmethod
@@ -145,6 +147,7 @@ class DayRecords:
                 {what: DoneDay(*day) for what, day in found.get("done", {}).items()},
                 set(found.get("given_up", ())),
                 found.get("first", ""),
+                found.get("without_variable", 0),
                 found.get("journal", 0),
             )
             path = records.journal(root)
@@ -185,6 +188,7 @@ class DayRecords:
                 "outdated": sorted(self.outdated),
                 "given_up": sorted(self.given_up),
                 "first": self.first,
+                "without_variable": self.without_variable,
                 "done": {what: [day.run, day.inputs] for what, day in sorted(self.done.items())},
                 "journal": self.number,
             }
@@ -266,6 +270,7 @@ def note_planned(
     *,
     retry: bool = False,
     first: str | None = None,
+    without_variable: int = 0,
 ) -> list[tuple[FailedDay, bool]]:
     """Record which times were planned, and which files could not be read for it, instead of those before.
 
@@ -285,6 +290,7 @@ def note_planned(
         records.failed = kept | {day.what: day for day, _ in found}
         records.planned |= (planned := set(map(written_day, times)))
         records.given_up -= planned
+        records.without_variable = without_variable
         if first is not None:
             records.first = first
             records.planned = {what for what in records.planned if what >= first}

@@ -17,7 +17,7 @@ from cagp_dist.arrays import Mask, Times
 from cagp_dist.digest import joint_sha256, text_sha256
 from cagp_dist.errors import CagpError, ConfigurationError, DataError
 from cagp_dist.fields.canonical import joined_times
-from cagp_dist.fields.files.local_files import left_out
+from cagp_dist.fields.files.local_files import files_without_variable, left_out
 from cagp_dist.fields.selection import Selection, parse_times
 from cagp_dist.fields.sources import SOURCES, Access, open_selected, source_times, where_of
 from cagp_dist.fields.synthetic import DEFAULT_TIMES, Synthetic
@@ -244,6 +244,18 @@ def available_times(job: Job, *, report: Report, damaged: Damaged | None = None)
         for each in one_by_one(job)
     ]
     return reduce(np.intersect1d, found)
+
+
+def files_left_out(job: Job) -> list[str]:
+    """List the files of a source that can be read and have none of the variables; raises as `ingest`."""
+    if job.observations.kind != "file":
+        return []
+    address, scratch = job.observations.source.partition(":")[2], job.output.folder / "downloads"
+    each = [
+        files_without_variable(address, selection_of(one.observations), scratch=scratch)
+        for one in one_by_one(job)
+    ]
+    return [path for path in each[0] if all(path in others for others in each[1:])]
 
 
 def ingested_times(job: Job) -> Times | None:

@@ -53,12 +53,15 @@ def state_families(state: "SeriesStatus") -> Iterator[Family]:
         "gaps": state.gaps.size,
         "outdated": state.outdated.size,
         "failed": len(state.failed_days),
+        "of another grid": len(state.of_other_grids),
         "failed for long": sum(day.lasting for day in state.failed_days),
     }
     counts: list[Sample] = [({**of, "state": name}, float(count)) for name, count in days.items()]
     yield "cagp_days", "Days of the series, and those that are not in it.", counts
     files = float(len(state.unreadable))
     yield "cagp_unreadable_files", "Files of the source whose times cannot be read.", [(of, files)]
+    lacking = float(state.without_variable)
+    yield "cagp_files_without_variable", "Files of the source that lack the variable.", [(of, lacking)]
     drifts = [({**of, "variable": name} if name else of, found) for name, found in state.drift_found.items()]
     if drifts:
         alarms: list[Sample] = [(about, float(found.alarm)) for about, found in drifts]

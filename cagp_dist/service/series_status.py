@@ -14,7 +14,14 @@ import numpy as np
 from cagp_dist.arrays import Times
 from cagp_dist.calibration.verification.calibration_drift import CalibrationDrift
 from cagp_dist.errors import CagpError, ConfigurationError, StoreError
-from cagp_dist.service.day_records import LASTING_TRIES, NOT_READY, DayRecords, FailedDay, written_day
+from cagp_dist.service.day_records import (
+    LASTING_TRIES,
+    NOT_READY,
+    OTHER_GRID,
+    DayRecords,
+    FailedDay,
+    written_day,
+)
 from cagp_dist.service.drift_check import DriftOfSeries, drift_of_series
 from cagp_dist.store import series
 from cagp_dist.store.durable_files import folder_bytes
@@ -40,6 +47,7 @@ class SeriesStatus:
     earlier: Times  # of `done`, those that an earlier numerical version made
     failed: tuple[FailedDay, ...]
     given_up: Times  # by an operator
+    without_variable: int  # files of the source that the last pass read, and that have none of the variables
 
     @property
     def newest(self) -> np.datetime64 | None:
@@ -64,6 +72,20 @@ class SeriesStatus:
     def failed_days(self) -> list[FailedDay]:
         """Those of the failures that are days, and no files."""
         return [day for day in self.failed if not day.is_file]
+
+    @property
+    def of_other_grids(self) -> list[FailedDay]:
+        """Those of the failures that are days of another grid than that of the series."""
+        return [day for day in self.failed_days if day.kind == OTHER_GRID]
+
+    def left_out(self) -> str:
+        """Count what was left out of the series for what it is; empty if nothing was."""
+        found = []
+        if self.without_variable:
+            found.append(f"{counted(self.without_variable, 'file')} without the variable")
+        if days := len(self.of_other_grids):
+            found.append(f"{counted(days, 'day')} of another grid")
+        return ", ".join(found)
 
     @property
     def unreadable(self) -> list[FailedDay]:
@@ -137,6 +159,8 @@ class SeriesStatus:
             beside += f"; {lasting} of them {LASTING_TRIES} times or more: look at what is wrong"
         found.append(f"failed       {counted(days, 'day')}{beside}")
         found += [f"  {day.line()}" for day in self.failed]
+        if said := self.left_out():
+            found.append(f"left out     {said}")
         if isinstance(self.drift, DriftOfSeries):
             found += [f"error bars   {line}" for line in self.drift.lines()]
         elif self.drift is not None:
@@ -165,6 +189,8 @@ class SeriesStatus:
             "earlier": [written_day(time) for time in self.earlier],
             "given_up": [written_day(time) for time in self.given_up],
             "failed": [asdict(day) for day in self.failed],
+            "files_without_variable": self.without_variable,
+            "days_of_another_grid": len(self.of_other_grids),
             "drift": drift,
             "runs": self.runs,
             "used_bytes": self.used_bytes,
@@ -258,6 +284,7 @@ def status_of(root: Path) -> SeriesStatus:
         ),
         tuple(records.failed[what] for what in sorted(records.failed)),
         given_up,
+        records.without_variable,
     )
 
 

@@ -6,7 +6,10 @@ import os
 
 import numpy as np
 import pytest
+import xarray as xr
+from typer.testing import CliRunner
 
+from cagp_dist.cli import app
 from cagp_dist.errors import DataError, NotReadyError
 from cagp_dist.fields.files import local_files
 from cagp_dist.fields.files.local_files import file_times, open_file
@@ -205,3 +208,33 @@ def test_what_dead_processes_decoded_is_removed_by_the_next_one_that_is_alone(tm
             assert os.path.isdir(first), "of a process that is alive"
         assert not os.path.exists(second)
     assert [path.name for path in tmp_path.iterdir()] == ["known-of-files"]
+
+
+def test_files_without_the_variable_and_days_of_another_grid_are_counted(tmp_path, monkeypatch):
+    def run(job, **_):
+        raise DataError("of another grid", key="of-another-grid")
+
+    monkeypatch.setattr("cagp_dist.service.daily.run", run)
+    write(tmp_path / "files", DAYS[0])
+    path = write(tmp_path / "files", DAYS[1])
+    with xr.open_dataset(path) as opened:
+        lacking = opened.load().rename(t2m="humidity")
+    lacking.humidity.attrs = {}
+    lacking.to_netcdf(path, engine="h5netcdf")
+    job = the_job(tmp_path, DAYS[0])
+    (tmp_path / "job.toml").write_text(job.text)
+
+    def cagp(*arguments):
+        return CliRunner().invoke(app, [*arguments, "--metrics", str(tmp_path / "cagp.prom")])
+
+    said = "1 file without the variable, 1 day of another grid"
+    assert f"left out: {said}\n" in cagp("daily", str(tmp_path / "job.toml")).stdout
+    assert f"left out     {said}\n" in cagp("status", str(tmp_path / "out")).stdout
+    text = (tmp_path / "cagp.prom").read_text()
+    assert 'cagp_files_without_variable{output="' in text
+    assert 'state="of another grid"} 1.0\n' in text
+    health = CliRunner().invoke(app, ["health", str(tmp_path / "out"), "--max-unreadable", "0"])
+    assert (health.exit_code, said in health.stdout) == (0, True)
+    path.unlink()
+    list(daily(job))
+    assert DayRecords.read(tmp_path / "out").without_variable == 0

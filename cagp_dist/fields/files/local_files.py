@@ -143,6 +143,16 @@ def versions_by_time(
     return found
 
 
+def files_without_variable(
+    address: str | os.PathLike[str], selection: Selection = EVERYTHING, *, scratch: Path
+) -> list[str]:
+    """List the files that can be read and do not have the variable."""
+    found = _listed(files_at(address, scratch=scratch), scratch, selection)
+    return [
+        os.fspath(each.path) for each in found if each.listing["error"] is None and not each.listing["times"]
+    ]
+
+
 def _check_still(paths: Sequence[Path], before: Mapping[Path, Version], cause: Exception | None) -> None:
     """Raise `NotReadyError` where a file has changed since it was looked at first."""
     for path in paths:
