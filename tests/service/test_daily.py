@@ -712,7 +712,7 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path):
         found = CliRunner().invoke(app, [str(argument) for argument in arguments])
         return found.exit_code, found.stdout, found.stderr
 
-    options = ("--times", f"{DAYS[0]}..{DAYS[3]}", "--log", "json", "--metrics", tmp_path / "day.prom")
+    options = ("--times", "all", "--log", "json", "--metrics", tmp_path / "day.prom")
     code, said, notes = cagp("daily", tmp_path / "job.toml", *options)
     samples = metrics_of(tmp_path / "day.prom")
     assert samples['cagp_run_exit_code{job="job"}'] == code
