@@ -15,7 +15,8 @@ from cagp_dist.fields.tables.columns import Columns
 from cagp_dist.kriging.given_observations import read
 from cagp_dist.kriging.kriging_model import Kriging
 from cagp_dist.kriging.learning import settings_of
-from cagp_dist.pipeline.checking import RATE, check_observations
+from cagp_dist.pipeline.checking import check_observations
+from cagp_dist.pipeline.defaults import FLAG_RATE
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.suggestions import suggestions
@@ -33,7 +34,7 @@ NOT_CHECKED = {  # settings beside which nothing can be checked yet, with the va
 ADDED = ("flag", "expected", "expected_std", "suggestion")
 
 
-def check(observations: Source, *, rate: float = RATE, **settings: Any) -> "pd.DataFrame | xr.Dataset":
+def check(observations: Source, *, rate: float = FLAG_RATE, **settings: Any) -> "pd.DataFrame | xr.Dataset":
     """Flag observations that all others contradict.
 
     Each value is predicted from the others: from all of them up to 600 places, else from some 150 around it.

@@ -18,7 +18,6 @@ from cagp_dist.pipeline.outliers import contamination
 from cagp_dist.pipeline.steps import fit
 from cagp_dist.pipeline.task import Task
 
-RATE = 0.05  # of flags that are false, usually
 ROUNDS = 4  # fits without what looks wrong, at most
 # Places by which it is found what looks wrong, and to which kernel and noise are fitted, in cells of so many
 FEW, MANY, MANY_MORE, CELL = 500, 1_000, 5_000, 25

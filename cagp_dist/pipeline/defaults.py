@@ -42,3 +42,4 @@ QUANTILE_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
 INTERVAL = (0.05, 0.95)  # Quantiles of the numbers of a prior that are said where these are integrated over
 # Part of the prior variance that is left at targets about which the observations say nothing
 UNINFORMED = 0.99
+FLAG_RATE = 0.05  # Of flags of a check that are false

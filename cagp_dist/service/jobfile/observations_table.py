@@ -8,7 +8,7 @@ from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.selection import GapPolicy
 from cagp_dist.fields.sources import SOURCES
 from cagp_dist.kernels import KERNELS
-from cagp_dist.pipeline.checking import RATE
+from cagp_dist.pipeline.defaults import FLAG_RATE
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import AREA, DEGREES, NOISE_VARIANCE, SEED, Area, JobTable, Times, key
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
@@ -172,7 +172,7 @@ class ObservationsTable(JobTable):
     @property
     def flag_rate(self) -> float:
         """Share of false flags that is aimed at."""
-        return RATE if self.rate is None else self.rate
+        return FLAG_RATE if self.rate is None else self.rate
 
     @property
     def in_plane(self) -> bool:
