@@ -14,7 +14,7 @@ from cagp_dist.geometry import cell_edges
 from cagp_dist.kernels import DEPTH
 from cagp_dist.store.georeference import PREFIXES
 from cagp_dist.store.group_dataset import AXES, own_dims, root_attributes
-from cagp_dist.store.published_variables import QUANTILE_LEVEL, REGION
+from cagp_dist.store.published_variables import QUANTILE_LEVEL, REGION, TRANSFORM
 from cagp_dist.store.rights import rights_of
 from cagp_dist.store.zarr_arrays import open_group
 from cagp_dist.variables.units import square_of
@@ -108,7 +108,8 @@ def _attributes(name: str, group: xr.Dataset, root: dict[str, object]) -> dict[s
     }
     stated = [str(variable.attrs.get("units", "1")) for variable in group.data_vars.values()]
     units = next((unit for unit in stated if unit != "1"), None)
-    if "noise_variance" in described and units and kind_of(group) != TABULAR:
+    in_unit = TRANSFORM not in described  # else the noise is that of transformed values
+    if "noise_variance" in described and units and in_unit and kind_of(group) != TABULAR:
         described.setdefault("noise_variance_units", square_of(units))
     return {
         attribute: str(value).lower() if isinstance(value, bool | np.bool_) else value

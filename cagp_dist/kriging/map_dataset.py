@@ -31,7 +31,13 @@ from cagp_dist.pipeline.map_samples import Draws
 from cagp_dist.pipeline.task import Result
 from cagp_dist.predictive.transforms import Identity, Transform, transform_of
 from cagp_dist.space.sphere import one_or_all
-from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED, about_depth
+from cagp_dist.store.published_variables import (
+    NODES_PER_CELL,
+    QUANTILE_LEVEL,
+    RECALIBRATED,
+    TRANSFORM_OBJECT,
+    about_depth,
+)
 from cagp_dist.text import bytes_text
 from cagp_dist.versions import version
 
@@ -488,7 +494,7 @@ def in_units_of_data(result: xr.Dataset, transform: Transform, *, least: Array |
         "mean, std and quantiles are those of the values.",
     }
     if transform_of(repr(transform)) == transform:
-        result.attrs["transform_object"] = repr(transform)
+        result.attrs[TRANSFORM_OBJECT] = repr(transform)
     result.attrs.pop("noise_units", None)
     return result
 

@@ -19,7 +19,7 @@ from cagp_dist.checks import as_numbers, check_between, check_positive, check_wo
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive, QuantileTable, StudentT
 from cagp_dist.predictive.transforms import Transformed, transform_of
-from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED
+from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED, TRANSFORM_OBJECT
 from cagp_dist.variables.units import symbol
 
 Of: TypeAlias = Literal["field", "observation"] | None
@@ -239,12 +239,26 @@ def _of_transformed(dataset: xr.Dataset, stem: str, of: str) -> ResultDistributi
     that they are no larger: they go on as the next two do, linear in the normal score.
     """
     mean = dataset[f"{stem}mean"]
-    quantiles = dataset["field_quantile" if of == "field" else f"{stem}quantile"]
-    transform = transform_of(str(dataset.attrs.get("transform_object", "")))
+    name = "field_quantile" if of == "field" else f"{stem}quantile"
+    if name not in dataset:
+        raise ArgumentError(
+            f"the result has transformed values, and no quantiles of the field as {name}; expected "
+            "of='observation', whose quantiles it has.",
+            key="field-of-transformed",
+        )
+    quantiles = dataset[name]
+    transform = transform_of(str(dataset.attrs.get(TRANSFORM_OBJECT, "")))
+    rows = np.asarray(quantiles.transpose(QUANTILE_LEVEL, *mean.dims).values, dtype=np.float64)
     if transform is None:
+        if bool((rows[0] == rows[1]).any()):  # tails that nothing says
+            raise ArgumentError(
+                "the result does not say by what its values were transformed, as each day of a series has "
+                f"its own, and {name} has quantiles that are the least value; expected the run of one day. "
+                f"Or read {name} itself.",
+                key="transform-not-said",
+            )
         return _of_table(mean, quantiles, of)
     levels = np.asarray(quantiles[QUANTILE_LEVEL].values, dtype=np.float64)
-    rows = np.asarray(quantiles.transpose(QUANTILE_LEVEL, *mean.dims).values, dtype=np.float64)
     known = np.asarray(np.isfinite(rows).all(axis=0))
     least = dataset.get("probability_zero") if of == "field" else None
     of_least = None if least is None else least.transpose(*mean.dims).values[known]

@@ -56,6 +56,8 @@ from cagp_dist.store.published_variables import (
     PREVIOUS_RUN,
     SCORED,
     STATE,
+    TRANSFORM,
+    TRANSFORM_OBJECT,
     VARIABLES_OF_RUN,
     kind_of,
     of_another,
@@ -552,10 +554,10 @@ def _transform_said(prepared: PreparedJob) -> dict[str, object]:
         return {}
     written = repr(transform)
     return {
-        "transform": transform.text,
+        TRANSFORM: transform.text,
         "transform_comment": "Kernel and noise are those of the transformed values; means, standard "
         "deviations, quantiles and scores are those of the values.",
-        **({"transform_object": written} if transform_of(written) == transform else {}),
+        **({TRANSFORM_OBJECT: written} if transform_of(written) == transform else {}),
     }
 
 
@@ -588,6 +590,7 @@ def self_contained(
         "acknowledgement": rights.attribution,
         **({name: noise} if (noise := attributes.get(name := "noise_variance")) is not None else {}),
         **({"noise_variance_units": square_of(units)} if units and points.transform is None else {}),
+        **{name: attributes[name] for name in (TRANSFORM, TRANSFORM_OBJECT) if name in attributes},
     }
     return {name: group.assign_attrs(said) for name, group in groups.items()}
 

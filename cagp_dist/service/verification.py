@@ -26,7 +26,7 @@ from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store.earlier import run_at
 from cagp_dist.store.group_dataset import check_group
 from cagp_dist.store.publish import verify_files
-from cagp_dist.store.published_variables import JOB, PREVIOUS_RUN, STATE
+from cagp_dist.store.published_variables import JOB, PREVIOUS_RUN, STATE, TRANSFORM, TRANSFORM_OBJECT
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
 from cagp_dist.text import without_secrets
 
@@ -162,9 +162,9 @@ def _prepared(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     key = "previous_sha256"
     if prepared.provenance.get(key) != made_from.get(key):
         raise NotSolvedAgainError(run, f"{before_it}, was replaced.")
-    if "transform" not in attributes:
+    if TRANSFORM not in attributes:
         return prepared
-    transform = transform_of(str(attributes.get("transform_object")))
+    transform = transform_of(str(attributes.get(TRANSFORM_OBJECT)))
     if transform is None:
         raise NotSolvedAgainError(run, "it does not say by what its values were transformed.")
     return prepared.transformed(transform)

@@ -234,6 +234,7 @@ NODES_PER_CELL = "nodes_per_cell"  # attribute of a map of means over cells: nod
 PLAIN = "_plain"  # suffix of what is said of the Gaussian distribution without recalibration
 
 QUANTILE_LEVEL = "quantile_level"
+TRANSFORM, TRANSFORM_OBJECT = "transform", "transform_object"  # attributes of transformed values
 RECALIBRATED = "recalibrated"  # how names of standard deviations end that errors have corrected
 STATION_NAME = "station_name"  # coordinate of points whose names are known; empty where one has none
 

@@ -30,7 +30,13 @@ from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.durable_files import disk_errors, sync, write_durably
 from cagp_dist.store.group_dataset import root_attributes
 from cagp_dist.store.publish import SERIES, install
-from cagp_dist.store.published_variables import of_another, scored_groups, variables_of_run
+from cagp_dist.store.published_variables import (
+    TRANSFORM,
+    TRANSFORM_OBJECT,
+    of_another,
+    scored_groups,
+    variables_of_run,
+)
 from cagp_dist.store.series_layout import as_recalibrated
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, read_group, write_group
 from cagp_dist.store.zarr_files import consolidate
@@ -47,6 +53,7 @@ NUMERICAL_VERSION = "numerical_version"
 UNKNOWN = -1
 _NAMES = "chunk_key_encoding"
 _STATED = "status", "calibration_status"
+_OF_ONE_DAY = TRANSFORM, TRANSFORM_OBJECT
 
 
 @dataclass(frozen=True)
@@ -228,6 +235,8 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
             key="several-times",
         )
     found = {name: read_group(run, name) for name in (*GRIDDED, "regions") if (run / name).is_dir()}
+    for group in found.values():  # each day has a transform of its own
+        group.attrs = {name: said for name, said in group.attrs.items() if name not in _OF_ONE_DAY}
     with open_group(run) as root:
         stated = {name: str(root.attrs.get(name, "")) for name in _STATED}
         preliminary = PRELIMINARY in root.attrs

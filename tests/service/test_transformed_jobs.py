@@ -6,11 +6,13 @@ import pytest
 from scipy.stats import lognorm
 
 import cagp_dist as cagp
-from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.export.groups import open_for_export
 from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.service.verification import NotSolvedAgainError, solve_again, verify_run
+from cagp_dist.store.series import of_run
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid
@@ -94,13 +96,28 @@ def test_a_job_is_the_call(folder, transform, table):
 
 
 def test_zeros_are_censored_as_by_a_call(folder):
-    held_out = {"test": {"kind": "random", "count": 20, "seed": 1}}
+    held_out = {
+        "test": {"kind": "random", "count": 20, "seed": 1},
+        "map": {**map_grid(5.0), "area": [55, 0, 45, 15]},
+    }
     outcome = run(job(folder, "sqrt", variable="rain", design=held_out))
     verify_run(outcome.path)
     assert solve_again(outcome.path, points=20) < 1e-9
     posterior, observed = (read_group(outcome.path, name) for name in ("posterior", "observations"))
     assert (posterior.rain_quantile >= 0.0).all()
     assert (posterior.rain.values == 0.0).any()
+    targets = read_group(outcome.path, "targets")  # as it is published, quantiles at zero included
+    np.testing.assert_allclose(
+        targets.cagp.quantile(0.95).values, targets.rain_quantile.sel(quantile_level=0.95).values, atol=1e-9
+    )
+    with pytest.raises(ArgumentError) as refused:
+        targets.cagp.exceedance(1.0, of="field")
+    assert refused.value.key == "field-of-transformed"
+    with pytest.raises(ArgumentError) as refused:  # a series has the transforms of several days
+        of_run(outcome.path)["map"].cagp.quantile(0.95)
+    assert refused.value.key == "transform-not-said"
+    with open_for_export(outcome.path, "posterior") as exported:
+        assert "noise_variance_units" not in exported.attrs
     known = pd.DataFrame({name: observed[name].values.ravel() for name in ("latitude", "longitude", "rain")})
     known.to_csv(folder / "known.csv", index=False)
     assert_same(outcome.path, call(folder, "sqrt", table="known.csv", variable="rain"), "rain")
