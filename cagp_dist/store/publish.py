@@ -171,6 +171,8 @@ def advance(root: Path, run: Path) -> None:
         current = current_run(root)
     except StoreError:
         current = None  # a damaged pointer is replaced
+    if current is not None and current.stem == run.stem:
+        return  # nothing is written where all is done
     if current is not None and (root / SERIES).is_symlink() and _last_time(current) > _last_time(run):
         return
     make_current(root, run_key=run.stem)

@@ -62,7 +62,7 @@ def dense(world, scale):
     return mean, std, innovations, G
 
 
-@pytest.mark.parametrize("solver", ["cholesky", cagp.Neighbours(120), cagp.GaussSeidel(400)], ids=repr)
+@pytest.mark.parametrize("solver", ["cholesky", cagp.Neighbours(120), cagp.GaussSeidel(2000)], ids=repr)
 @pytest.mark.parametrize("of_places", [False, True], ids=["number", "field"])
 def test_the_posterior_is_that_of_dense_algebra(world, of_places, solver):
     guess, spread, table, to, _ = world

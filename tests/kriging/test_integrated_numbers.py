@@ -107,7 +107,7 @@ def test_samples_draw_numbers_and_fields(few, settings):
 def test_folds_are_predicted_by_mixtures(few):
     model = cagp.Kriging(nugget_std=0.0).fit(few)
     found = model.cross_validate(4, blocks_degrees=None)
-    assert "integrated over with the probabilities that all of them give" in found.attrs["comment"]
+    assert "averaged over what all observations say of them" in found.attrs["comment"]
     first = (found["fold"] == 0).values
     others = {name: column[~first] for name, column in few.items()}
     again = cagp.Kriging(nugget_std=0.0).fit(few)
