@@ -35,6 +35,7 @@ class Demand:
     bounds: bool = False  #: whether bounds of the computational variance are wanted beside the posterior
     lanczos_steps: int = 0  #: of the quadrature that tightens these bounds
     groups: int = 0  #: of observations that share an error, where neighbours leave these to all of them
+    dense: bool = True  #: whether the observations may lie so near each other that more neighbours are taken
     keeps_weights: bool = False  #: whether sweeps keep what they add up: one more tall matrix
 
     @property

@@ -311,6 +311,7 @@ def demand_of(
         cell_nodes=len(targets.nodes) if isinstance(targets, LinearFunctionals) else 0,
         wide=wide,
         groups=0 if sharing is None else sharing.variances.size,
+        dense=sharing is None or sharing.dense,
         grid=None if not isinstance(gram, (RingGram, MaskedRings)) else _size_of(gram, targets),
     )
 

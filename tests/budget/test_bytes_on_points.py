@@ -293,9 +293,8 @@ def test_plans_of_neighbours_count_means_over_wide_regions(nodes, regions, warm,
 
 
 @pytest.mark.parametrize("n", [6_000, pytest.param(40_000, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize(("lengthscale", "most"), [(0.1, 6), (1.0, 3)], ids=["sparse rows", "dense rows"])
-def test_plans_of_neighbours_count_the_errors_of_groups(n, lengthscale, most, warm, traced):
-    # a plan does not know how near rows are, and counts the neighbours of dense ones, twice as many
+@pytest.mark.parametrize("lengthscale", [0.1, 1.0], ids=["sparse rows", "dense rows"])
+def test_plans_of_neighbours_count_the_errors_of_groups(n, lengthscale, warm, traced):
     rng = np.random.default_rng(1)
     X = np.column_stack([sphere(rng, n), np.arange(n) % (n // 10)])
     wanted = np.column_stack([sphere(rng, 300), np.full(300, -1.0)])
@@ -304,7 +303,7 @@ def test_plans_of_neighbours_count_the_errors_of_groups(n, lengthscale, most, wa
     posterior, peak = traced(lambda: cagp.condition(prior, X, X[:, 0], wanted, **given))
     planned = posterior.stats.plan
     assert peak <= planned.peak_bytes + MIB / 4
-    assert planned.peak_bytes <= most * peak
+    assert planned.peak_bytes <= 3 * peak
     assert f"errors of {n // 10:,} groups" in planned.method
     with pytest.raises(BudgetError) as refusal:
         cagp.condition(prior, X, X[:, 0], wanted, memory_limit_bytes=peak // 2, **given)

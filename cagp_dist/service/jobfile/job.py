@@ -482,11 +482,8 @@ def _not_of_depths(
         'hyperparameters = "integrate"': prior.hyperparameters == "integrate",
         f'mean = "{prior.mean}"': prior.reads_mean or prior.is_previous,
         f'kernel = "{prior.kernel}"': chosen_by(prior.kernel) == FITTED or prior.parts > 1,
-        "[design] regions": design is not None and design.regions is not None,
         "[design] calibration": design is not None and design.calibration is not None,
-        '[design] map kind = "cells"': cells is not None and cells.kind == "cells",
-        "[design] map std_samples": cells is not None and cells.std_samples is not None,
-        "[design] map std_resolution_degrees": cells is not None and cells.std_resolution_degrees is not None,
+        **_maps_beyond_places(design),
     }
     refused = " and ".join(name for name, there in others.items() if there)
     yield (
@@ -495,20 +492,27 @@ def _not_of_depths(
     )
 
 
+def _maps_beyond_places(design: DesignTable | None) -> dict[str, bool]:
+    """Say which of what is no map of places is asked for: means over areas, and error bars by draws."""
+    cells = None if design is None else design.map
+    return {
+        "[design] regions": design is not None and design.regions is not None,
+        '[design] map kind = "cells"': cells is not None and cells.kind == "cells",
+        "[design] map std_samples": cells is not None and cells.std_samples is not None,
+        "[design] map std_resolution_degrees": cells is not None and cells.std_resolution_degrees is not None,
+    }
+
+
 def _not_as_they_are(
     prior: PriorTable, observations: ObservationsTable, design: DesignTable | None
 ) -> Mistakes:
     """Yield what does not go with values that are transformed, or of which some may be wrong."""
-    cells = None if design is None else design.map
     others = {
         "several variables": len(observations.variables) > 1,
         "depths": observations.in_depth,
         "[observations] noise_std, in the unit of the values,": observations.noise_std is not None,
         "[observations] transform": observations.transform != "none",
-        "[design] regions": design is not None and design.regions is not None,
-        '[design] map kind = "cells"': cells is not None and cells.kind == "cells",
-        "[design] map std_samples": cells is not None and cells.std_samples is not None,
-        "[design] map std_resolution_degrees": cells is not None and cells.std_resolution_degrees is not None,
+        **_maps_beyond_places(design),
     }
     refused = " and ".join(name for name, there in others.items() if there)
     yield (

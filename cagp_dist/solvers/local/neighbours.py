@@ -229,7 +229,7 @@ class Neighbours:
             entries += support * min(n, JOINT_ROWS * k) * -(-demand.q // JOINT_ROWS)
         if shared := demand.groups if self._takes_errors_from_all else 0:
             method += f", and errors of {counted(shared, 'group')} from all observations"
-            beside = extent_of(n, shared, k, q * weights)
+            beside = extent_of(n, shared, k, q * weights, dense=demand.dense)
             peak, entries, flops = peak + beside.nbytes, entries + beside.entries, flops + beside.flops
         remedies = Remedy.FEWER_TEST_POINTS, Remedy.FROM_STORE
         check_peak(demand, method, peak, *remedies, *[Remedy.ERRORS_FROM_NEAR] * bool(shared))

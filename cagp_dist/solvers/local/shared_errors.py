@@ -87,6 +87,22 @@ class Sharing:
         return cls(alone, columns, tuple(axes), np.stack(groups, axis=1), np.concatenate(variances))
 
     @cached_property
+    def dense(self) -> bool:
+        """Whether observations well beyond `FACTOR_NEIGHBOURS` go with one: usually, of some."""
+        from scipy.spatial import KDTree
+
+        n, kernel, points = self.gram.shape[0], self.gram.kernel, self.gram.X
+        if n <= FACTOR_NEIGHBOURS:
+            return False
+        X = points * metric(kernel, points.shape[1])
+        some = np.linspace(0, n - 1, min(n, LOOKED_AT)).astype(np.intp)
+        last: Indices = np.asarray(KDTree(X).query(X[some], k=[FACTOR_NEIGHBOURS + 1])[1])
+        own, other = points[some], points[last[:, 0]]
+        shared = [kernel(a[None], b[None])[0, 0] for a, b in zip(own, other, strict=True)]
+        correlations = np.array(shared) / np.sqrt(kernel.diagonal(own) * kernel.diagonal(other))
+        return bool(np.median(correlations) > DENSE)
+
+    @cached_property
     def of_observations(self) -> "csr_array":
         """F (n, g)."""
         return incidence(self.groups, self.variances.size)
@@ -163,7 +179,7 @@ class SharedErrors:
         self._sharing, self.left = sharing, left
         gram, groups, g = sharing.gram, sharing.groups, sharing.variances.size
         n = gram.shape[0]
-        self.neighbours = factor_neighbours(n, neighbours, dense=_are_dense(gram))
+        self.neighbours = factor_neighbours(n, neighbours, dense=sharing.dense)
         self._near: VecchiaFactor = vecchia_factor(
             gram.kernel, gram.X, gram.noise_variance, neighbours=self.neighbours, executor=executor
         )
@@ -229,9 +245,9 @@ class Extent(NamedTuple):
     flops: int
 
 
-def extent_of(n: int, groups: int, neighbours: int, weights: int) -> Extent:
+def extent_of(n: int, groups: int, neighbours: int, weights: int, *, dense: bool) -> Extent:
     """Count what n observations take, and so many weights of targets; all groups are linked at most."""
-    k, blocks = factor_neighbours(n, neighbours, dense=True), block_count(groups)
+    k, blocks = factor_neighbours(n, neighbours, dense=dense), block_count(groups)
     # neighbours and weights, and the search of a quarter of the points among all
     factor = 16 * n * k + n * (4 * k // 3 + 32) * SEARCH_BYTES // 4
     stored = DOUBLE * (blocks * (blocks + 1) // 2 * BLOCK**2 + blocks**2)
@@ -246,22 +262,6 @@ def factor_neighbours(n: int, neighbours: int, *, dense: bool) -> int:
     """Neighbours of an observation in Vecchia's factor: all others, where those of a target are all."""
     least = DENSE_NEIGHBOURS if dense else FACTOR_NEIGHBOURS
     return n - 1 if neighbours >= n else min(n - 1, max(neighbours, least))
-
-
-def _are_dense(gram: TiledGram) -> bool:
-    """Whether there are observations well beyond `FACTOR_NEIGHBOURS` that go with one: usually, of some."""
-    from scipy.spatial import KDTree
-
-    n, kernel = gram.shape[0], gram.kernel
-    if n <= FACTOR_NEIGHBOURS:
-        return False
-    X = gram.X * metric(kernel, gram.X.shape[1])
-    some = np.linspace(0, n - 1, min(n, LOOKED_AT)).astype(np.intp)
-    last: Indices = np.asarray(KDTree(X).query(X[some], k=[FACTOR_NEIGHBOURS + 1])[1])
-    own, other = gram.X[some], gram.X[last[:, 0]]
-    shared = [kernel(a[None], b[None])[0, 0] for a, b in zip(own, other, strict=True)]
-    correlations = np.array(shared) / np.sqrt(kernel.diagonal(own) * kernel.diagonal(other))
-    return bool(np.median(correlations) > DENSE)
 
 
 def _order(sharing: Sharing) -> Indices:
