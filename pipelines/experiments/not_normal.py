@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.calibration.verification.spatial_folds import block_folds
-from cagp_dist.kriging.result_distribution import distribution_of
-from cagp_dist.predictive import Gaussian, Predictive
+from cagp_dist.predictive import Predictive
 from cagp_dist.predictive.transforms import Censored, Transformed
 from pipelines.experiments.output import parser, print_table
+from pipelines.proof.problems import of_observations
 
 Array = NDArray[np.float64]
 
@@ -70,19 +70,12 @@ OF_COLORADO: dict[str, dict[str, Any]] = {
 }
 
 
-def _distribution(found: Any, settings: dict[str, Any]) -> Predictive:
-    """Give the distribution of observations at the targets of a result."""
-    if settings.get("transform", "none") == "none" or "median" not in found:
-        return Gaussian(found["mean"].values, np.hypot(found["std"].values, found.attrs["noise_std"]))
-    return distribution_of(found, of="observation").distribution
-
-
 def _krige(table: pd.DataFrame, to: pd.DataFrame, settings: dict[str, Any]) -> tuple[Any, Predictive]:
     """Map a table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of fits that end flat
         found = cagp.krige(table, to=to, progress=False, **settings)
-    return found, _distribution(found, settings)
+    return found, of_observations(found)
 
 
 def table_rows(name: str, folder: Path, *, quick: bool) -> Iterator[Sequence[str]]:
