@@ -162,7 +162,7 @@ def located(given: XarrayObject, values: xr.DataArray | None = None, asked: Aske
     return horizontal(given, values) if flat is None else flat
 
 
-def _near(given: XarrayObject, values: xr.DataArray | None) -> dict[str, xr.DataArray]:
+def _near(given: XarrayObject, values: xr.DataArray | None) -> dict[str, xr.Variable]:
     """Give the variables that may say where an object, or a variable of it, lies; WRF repeats its places."""
     every = variables_of(given)
     if values is None:
@@ -172,13 +172,13 @@ def _near(given: XarrayObject, values: xr.DataArray | None) -> dict[str, xr.Data
     return {name: axis for name, axis in fixed.items() if axis.ndim <= 2 and {*axis.dims} <= {*values.dims}}
 
 
-def _fixed(name: str, axis: xr.DataArray) -> xr.DataArray:
+def _fixed(name: str, axis: xr.Variable) -> xr.Variable:
     """Take places of the first time, where those of all times are the same."""
     if axis.ndim < 3:
         return axis
     axis = axis.squeeze([dim for dim in axis.dims if axis.sizes[dim] == 1])
     if axis.ndim == 3 and any(find_axis({name: axis}, what) for what in ("latitude", "longitude")):
-        held = axis.variable.values  # read once: comparisons of objects read their coordinates, too
+        held = axis.values  # read once
         return axis[0] if bool((held == held[:1]).all()) else axis
     return axis
 
@@ -245,7 +245,7 @@ def on_plane(
             "and y to the north. Turn its sign, and its name.",
             key="sign",
         )
-    east, north = (pool[name].variable for name in names)
+    east, north = (pool[name] for name in names)
     east, north = (_out_of_angles(axis, written) for axis in (east, north))
     units = [
         str(axis.attrs.get("units", "")).strip() or unit_of_length(name)
@@ -287,7 +287,7 @@ def _described(axis: xr.Variable, plane: Plane, letter: str) -> xr.Variable:
     return xr.Variable(axis.dims, _numbers(axis), about)
 
 
-def _plane_axis(pool: dict[str, xr.DataArray], letter: str, name: str | None, *, known: bool) -> str | None:
+def _plane_axis(pool: dict[str, xr.Variable], letter: str, name: str | None, *, known: bool) -> str | None:
     """Name of the x or y of a plane: as said, by its standard name, else by its name where it is a length."""
     if name is not None:
         if name not in pool:
@@ -327,7 +327,7 @@ def horizontal(given: XarrayObject, values: xr.DataArray | None = None) -> Horiz
         if name is None:
             raise _nowhere(given, values, what)
         found[what] = name
-    latitude, longitude = (_checked(name, near[name].variable, what) for what, name in found.items())
+    latitude, longitude = (_checked(name, near[name], what) for what, name in found.items())
     if latitude.dims != longitude.dims and (latitude.ndim, longitude.ndim) != (1, 1):
         raise DataError(
             f"{found['latitude']!r} has the dimensions {latitude.dims} and {found['longitude']!r} "
@@ -421,7 +421,7 @@ def clock_of(given: xr.Dataset, values: xr.DataArray) -> Clock | None:
     A time of another name counts where it has dates. The start of a forecast is when its fields hold only
     where there is no step.
     """
-    near: dict[Role | None, dict[str, xr.DataArray]] = {}
+    near: dict[Role | None, dict[str, xr.Variable]] = {}
     for name, axis in {**variables_of(given), **variables_of(values)}.items():
         named = name in given.coords or name in values.coords or _is_named(name, axis)
         if name != values.name and named and axis.ndim <= 2 and {*axis.dims} <= {*values.dims}:
@@ -443,16 +443,16 @@ def clock_of(given: xr.Dataset, values: xr.DataArray) -> Clock | None:
     first = next(iter(ranked), None)
     step = next(iter(steps), None)
     if first is not None and not (
-        step is not None and _is_start(times[first], steps[step], str(values.name))
+        step is not None and _is_start((first, times[first]), (step, steps[step]), str(values.name))
     ):
-        return Clock(first, _in_utc(first, times[first].variable), of_steps=times[first].ndim == 2)
+        return Clock(first, _in_utc(first, times[first]), of_steps=times[first].ndim == 2)
     start = first or min(starts, key=lambda name: starts[name].ndim == 0, default=None)
     if start is None:
         return None
     begins = (times | starts)[start]
     if step is None:
-        return Clock(start, _in_utc(start, begins.variable))
-    after, begun = _since_start(steps[step]), moments_of(_in_utc(start, begins.variable))
+        return Clock(start, _in_utc(start, begins))
+    after, begun = _since_start(steps[step]), moments_of(_in_utc(start, begins))
     if after is None or begun is None:
         raise DataError(
             f"{start!r} says when the forecast {values.name!r} begins, and its step {step!r} has the units "
@@ -481,23 +481,24 @@ def _in_utc(name: str, axis: xr.Variable) -> xr.Variable:
     return xr.Variable(axis.dims, found, {**kept, "time_zone": "UTC"})
 
 
-def _is_named(name: str, axis: xr.DataArray) -> bool:
+def _is_named(name: str, axis: xr.Variable) -> bool:
     """Whether an axis is one of times or steps by its standard name or its name, not by its values alone."""
     told = axis.attrs.get("standard_name"), name.lower()
     return any(told[at] in role.value[at] for role in (Role.TIME, Role.REFERENCE, Role.STEP) for at in (0, 1))
 
 
-def _is_start(time: xr.DataArray, step: xr.DataArray, name: str) -> bool:
+def _is_start(dated: tuple[str, xr.Variable], stepped: tuple[str, xr.Variable], name: str) -> bool:
     """Whether a time is that at which forecasts begin: it does not say what it is, and steps have an axis."""
-    says = time.name == "valid_time" or time.attrs.get("standard_name") == "time"
-    if says or time.ndim == 2 or not _is_named(str(time.name), time):
+    (called, time), (called_step, step) = dated, stepped
+    says = called == "valid_time" or time.attrs.get("standard_name") == "time"
+    if says or time.ndim == 2 or not _is_named(called, time):
         return False
     if step.ndim == 1 and step.size > 1 and step.dims != time.dims:
         return True
     after = _since_start(step)
     if after is not None and (after != np.timedelta64(0)).any():
         raise DataError(
-            f"{name!r} has the time {str(time.name)!r} and the forecast step {str(step.name)!r}, and it "
+            f"{name!r} has the time {called!r} and the forecast step {called_step!r}, and it "
             "cannot be told whether it is when the forecast begins or when it holds; expected a coordinate "
             'valid_time, or the attribute standard_name of the time, "time" or "forecast_reference_time".',
             key="forecast-step",
@@ -505,7 +506,7 @@ def _is_start(time: xr.DataArray, step: xr.DataArray, name: str) -> bool:
     return False
 
 
-def _since_start(step: xr.DataArray) -> NDArray[np.timedelta64] | None:
+def _since_start(step: xr.Variable) -> NDArray[np.timedelta64] | None:
     """Forecast steps as differences of times; None where their unit is not known."""
     if step.dtype.kind == "m":
         return np.asarray(step.values.astype("timedelta64[ns]"))

@@ -42,7 +42,7 @@ class Beside:
     """A variable along dimensions of the values, not yet loaded."""
 
     name: str
-    held: xr.DataArray
+    held: xr.Variable
     wanted: Choice | None  # which of its values count; None if nothing was said
     is_mask: bool  # whether it says where there is land, else how good values are
 
@@ -153,7 +153,7 @@ def beside(given: xr.Dataset, field: xr.DataArray, chosen: Mapping[str, Choice])
     return found
 
 
-def _is_timed(held: xr.DataArray, every: Mapping[str, xr.DataArray]) -> bool:
+def _is_timed(held: xr.Variable, every: Mapping[str, xr.Variable]) -> bool:
     """Whether there are times along the same dimensions, or none at all, to which nothing is to be added."""
     timed = [axis.dims for name, axis in every.items() if role_of(name, axis) is Role.TIME]
     return not timed or held.dims in timed
@@ -166,7 +166,7 @@ def has_fill(values: NDArray[np.floating]) -> bool:
     return bool(counts.size and counts.max() > max(1.0, OFTEN * flat.size))
 
 
-def _is_land(name: str, held: xr.DataArray) -> bool:
+def _is_land(name: str, held: xr.Variable) -> bool:
     """Whether a variable says where there is land, or anything at all."""
     meanings = {*str(held.attrs.get("flag_meanings", "")).lower().split()}
     told = str(held.attrs.get("standard_name", "")).endswith("_binary_mask")
@@ -183,7 +183,7 @@ _LAND, _SEA = ("land", "lake", "ice"), ("water", "sea", "ocean")
 
 
 def _grades(
-    name: str, held: xr.DataArray, named: Sequence[str], every: Mapping[str, xr.DataArray], own: str
+    name: str, held: xr.Variable, named: Sequence[str], every: Mapping[str, xr.Variable], own: str
 ) -> bool:
     """Whether a variable says how good the values of another are, each in one number."""
     standard = str(held.attrs.get("standard_name", ""))

@@ -8,6 +8,7 @@ import xarray as xr
 
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.column_names import counted_from
+from cagp_dist.space.systems import variables_of
 from cagp_dist.text import alternatives, nearest
 
 ROLES = ("latitude", "longitude", "x", "y", "time", "depth", "name", "limit")
@@ -118,16 +119,16 @@ def in_roles(given: Given, roles: Mapping[str, str]) -> Given:
         )
     taken = {about.get("standard_name"): role for role, about in _ATTRIBUTES.items() if role in roles}
     changed = {}
-    for name in there:
-        attributes = dict(given[name].attrs)
+    for name, held in variables_of(given).items():
+        attributes = dict(held.attrs)
         if attributes.get("standard_name") in taken and name not in roles.values():
             del attributes["standard_name"]  # another one was meant
-        for role, held in roles.items():
-            if held == name:
+        for role, meant in roles.items():
+            if meant == name:
                 told = {} if counted_from(name) else _ATTRIBUTES.get(role, {})
                 attributes = {**told, **attributes}
                 attributes |= {key: text for key, text in _ATTRIBUTES.get(role, {}).items() if key != "units"}
-        if attributes != given[name].attrs:
-            changed[name] = given[name].variable.copy(deep=False)
+        if attributes != held.attrs:
+            changed[name] = held.copy(deep=False)
             changed[name].attrs = attributes
     return given.assign_coords(changed) if isinstance(given, xr.DataArray) else given.assign(changed)

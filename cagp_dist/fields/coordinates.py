@@ -47,7 +47,7 @@ PROJECTED = (
 )
 
 
-def find_axis(among: "Mapping[str, xr.DataArray]", what: str) -> str | None:
+def find_axis(among: "Mapping[str, xr.Variable]", what: str) -> str | None:
     """Name of the variable that is the latitude or longitude, at best that of a dimension; None for none."""
     tests = (
         lambda name, attributes: attributes.get("standard_name") == what,

@@ -125,10 +125,11 @@ def fields_in(given: xr.Dataset, asked: Asked = ANYWHERE) -> list[str]:
         where = located(given, None, asked)
     except DataError:
         return [str(name) for name in given.data_vars]
-    bounds = {str(variable.attrs.get("bounds")) for variable in given.variables.values()}
+    every = given.variables
+    bounds = {str(variable.attrs.get("bounds")) for variable in every.values()}
     found = [
         str(name)
-        for name, held in given.data_vars.items()
+        for name, held in ((name, every[name]) for name in given.data_vars)
         if set(where.dims) <= set(held.dims)
         and name not in bounds | set(where.coordinates)
         and held.dtype.kind in "fiu"
@@ -316,7 +317,7 @@ def load(
 
 
 def _cut_as_values(
-    laid: Gridded, held: xr.DataArray, fields: Indices, kept: Sequence[Indices]
+    laid: Gridded, held: xr.Variable, fields: Indices, kept: Sequence[Indices]
 ) -> NDArray[np.generic]:
     """Read what lies along dimensions of the values where `load` reads these, in the same shape."""
     places = laid.where.dims
@@ -325,7 +326,7 @@ def _cut_as_values(
         at |= dict(zip(places, kept, strict=True))
     box = held.isel({dim: runs(positions) for dim, positions in at.items() if dim in held.dims})
     sizes = {dim: at[dim].size if dim in at else laid.values.sizes[dim] for dim in (*list(at)[:1], *places)}
-    flags = np.asarray(box.variable.set_dims(sizes).values)
+    flags = np.asarray(box.set_dims(sizes).values)
     if laid.dimension is None:
         flags = flags[None]
     if kept and len(kept) != len(places):
@@ -406,7 +407,8 @@ def grid_once(
 
 def times_of(given: xr.Dataset, name: str, select: Mapping[str, Choice] | None = None) -> Times:
     """List the times of a variable, at whatever level, NaT of one without any; no value of it is read."""
-    columns = {str(key) for key, axis in given.variables.items() if axis.dims == given[name].dims}
+    dims = given[name].dims
+    columns = {str(key) for key, axis in given.variables.items() if axis.dims == dims}
     chosen = {key: choice for key, choice in (select or {}).items() if key not in columns}  # none of points
     given, _, _ = _selected(given, name, chosen)
     return dates_of(clock_of(given, given[name]), name).ravel()
@@ -516,7 +518,7 @@ def _at_level(given: xr.Dataset, name: str, level: float | None, where: Horizont
                 key="no-level",
             )
         return given, ""
-    held = axes.get(axis, xr.DataArray(np.arange(field.sizes.get(axis, 1))))
+    held = axes.get(axis, xr.Variable(axis, np.arange(field.sizes.get(axis, 1))))
     values = np.atleast_1d(held.values).astype(np.float64)
     units = str(held.attrs.get("units", "")) or unit_of_levels(axis)
     units = {"millibars": "hPa", "mbar": "hPa", "1": ""}.get(units, units)

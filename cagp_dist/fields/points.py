@@ -80,7 +80,7 @@ def points_in(
     for key, axis in {**variables_of(given), **variables_of(field)}.items():
         told = role_of(key, axis) not in (Role.REFERENCE, Role.STEP)  # which the time comes from
         if told and axis.ndim and {*axis.dims} <= {*rows}:
-            columns[key] = _spread(axis.dims, _column(axis.variable, key), rows)
+            columns[key] = _spread(axis.dims, _column(axis, key), rows)
     if field.dtype.kind in "fiu":
         values = observations(
             field.values, field.attrs, what=repr(name), encoding=field.encoding or None, missing=missing
@@ -105,7 +105,9 @@ def points_in(
         zones |= {} if moments is None else {clock.name: "UTC"}
         columns[clock.name] = _spread(clock.axis.dims, when, rows)
     time = None if clock is None or _is_one_of_several(clock, columns) else clock.name
-    stated = {key: str(given[key].attrs.get("units", "")) for key in columns if key in given.variables}
+    stated = {
+        key: str(given.variables[key].attrs.get("units", "")) for key in columns if key in given.variables
+    }
     beside = {
         key: units
         for key, units in stated.items()
@@ -129,7 +131,7 @@ def with_rows_of_depths(given: xr.Dataset, name: str, selection: Selection) -> x
         return given
     check_fits(given[name], given[name].size * len(given.variables))
     beside = {*selection.static, *selection.labels, selection.noise_std, "noise_std"}
-    own = [key for key, held in given.data_vars.items() if key == name or (key in beside and held.ndim)]
+    own = [key for key in given.data_vars if key == name or (key in beside and given[key].ndim)]
     return given[own].stack({ROW: given[name].dims}, create_index=False)
 
 

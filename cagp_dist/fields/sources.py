@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cagp_dist.arrays import Marks
-from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.remedies import Setting
 from cagp_dist.text import nearest, without_secrets
 from cagp_dist.variables import Transform, canonical_name, log1p_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from cagp_dist.arrays import Times
+    from cagp_dist.fields.files.local_files import FileError
     from cagp_dist.fields.selection import Area, Choice, Selection
     from cagp_dist.fields.synthetic import Synthetic
     from cagp_dist.space import CRSLike
@@ -241,7 +242,7 @@ def source_times(
     selection: "Selection | None" = None,
     *,
     cache_directory: Path,
-    damaged: Callable[[str, DataError], None] | None = None,
+    damaged: "Callable[[str, FileError], None] | None" = None,
 ) -> "Times":
     """List the times that a source has, without reading any value of its field.
 
@@ -273,7 +274,7 @@ class Access:
     progress: Callable[[str], None] | None = None
     synthetic: "Synthetic | None" = None
     wait_seconds: float | None = None
-    damaged: Callable[[str, DataError], None] | None = None  # told of files whose times cannot be read
+    damaged: "Callable[[str, FileError], None] | None" = None  # told of files whose times cannot be read
 
     @property
     def cache_directory(self) -> Path:

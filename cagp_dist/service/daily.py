@@ -23,6 +23,7 @@ from cagp_dist.errors import (
     in_words_of_the_job,
 )
 from cagp_dist.fields.files.file_catalogue import file_version, forget_unreadable
+from cagp_dist.fields.files.local_files import FileError
 from cagp_dist.pipeline import Status
 from cagp_dist.service.day_inputs import Inputs, inputs_of_all_days, inputs_of_days
 from cagp_dist.service.day_records import (
@@ -321,7 +322,7 @@ def _failed(time: np.datetime64, kind: str, reason: str) -> FailedDay:
 @in_words_of_the_job()
 def planned_times(
     job: Job, *, observe: Observer = silent, locked: bool = True
-) -> tuple[Job, Times, dict[str, DataError]]:
+) -> tuple[Job, Times, dict[str, FileError]]:
     """Work out times, ascending, and what the prior is fitted to; and which files were left out."""
     if in_object_store(job.output.root):
         raise ConfigurationError(
@@ -329,7 +330,7 @@ def planned_times(
             "of a folder. `cagp run` publishes the runs of several days in an object store.",
             key="series-in-place",
         )
-    damaged: dict[str, DataError] = {}
+    damaged: dict[str, FileError] = {}
     newest = isinstance(job.prior.fit_times, Newest)
     with output_lock(job.output.folder) if locked else nullcontext(), Clock(observe).stage("Times") as stage:
         job = resolved(job, report=stage.note, damaged=damaged.__setitem__)

@@ -17,7 +17,7 @@ from cagp_dist.arrays import Mask, Times
 from cagp_dist.digest import joint_sha256, text_sha256
 from cagp_dist.errors import CagpError, ConfigurationError, DataError
 from cagp_dist.fields.canonical import joined_times
-from cagp_dist.fields.files.local_files import files_without_variable, left_out
+from cagp_dist.fields.files.local_files import FileError, files_without_variable, left_out
 from cagp_dist.fields.selection import Selection, parse_times
 from cagp_dist.fields.sources import SOURCES, Access, open_selected, source_times, where_of
 from cagp_dist.fields.synthetic import DEFAULT_TIMES, Synthetic
@@ -48,7 +48,7 @@ RECORD = "inputs.json"
 CDS_DELAY_DAYS = 6
 
 Report = Callable[[str], None]
-Damaged = Callable[[str, DataError], None]
+Damaged = Callable[[str, FileError], None]
 T = TypeVar("T")
 
 

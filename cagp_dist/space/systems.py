@@ -95,13 +95,15 @@ def system_in(
                 "the whole dataset with value=NAME, or say the system, crs=...",
                 key="no-grid-mapping",
             )
-        return name, every[name].variable
-    return (held[0], every[held[0]].variable) if len(held) == 1 else None
+        return name, every[name]
+    return (held[0], every[held[0]]) if len(held) == 1 else None
 
 
-def variables_of(given: "xr.DataArray | xr.Dataset") -> "dict[str, xr.DataArray]":
-    """Coordinates of an object, and variables of a dataset."""
-    return {str(name): given[name] for name in (*given.coords, *getattr(given, "data_vars", ()))}
+def variables_of(given: "xr.DataArray | xr.Dataset") -> "dict[str, xr.Variable]":
+    """Coordinates of an object, and variables of a dataset, without making an array of each."""
+    if hasattr(given, "data_vars"):
+        return {str(name): given.variables[name] for name in (*given.coords, *given.data_vars)}
+    return {str(name): coordinate.variable for name, coordinate in given.coords.items()}
 
 
 def system_of_cf(name: str, attributes: Mapping[Any, Any]) -> "CRS":

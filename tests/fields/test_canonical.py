@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cagp_dist.errors import ConfigurationError, DataError
-from cagp_dist.fields.canonical import canonical, joined_times
+from cagp_dist.fields.canonical import canonical, joined_times, time_axis
 from cagp_dist.fields.selection import Selection
 from cagp_dist.store.batches import PRELIMINARY
 
@@ -182,6 +182,25 @@ def test_parts_of_one_grid_are_joined_in_time_and_foreign_parts_ignored():
     with pytest.raises(DataError) as refusal:
         canonical(early, late.isel(latitude=slice(0, 3)))
     assert refusal.value.key == "parts"
+
+
+def test_arrays_made_for_times_do_not_grow_with_the_number_of_scalars(monkeypatch):
+    """Making an array of a dataset looks at all of its variables, so that one for each is quadratic work."""
+    made = []
+
+    def array(self, name, original=xr.Dataset._construct_dataarray):
+        made.append(name)
+        return original(self, name)
+
+    monkeypatch.setattr(xr.Dataset, "_construct_dataarray", array)
+
+    def count(scalars):
+        given = raw_dataset().assign({f"scalar_{number}": float(number) for number in range(scalars)})
+        made.clear()
+        assert time_axis([given], Selection()).size == raw_dataset().sizes["valid_time"]
+        return len(made)
+
+    assert count(200) == count(2) > 0
 
 
 def test_only_the_selection_is_read():

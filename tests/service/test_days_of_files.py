@@ -10,8 +10,9 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
-from cagp_dist.errors import DataError, NotReadyError
-from cagp_dist.fields.files import local_files
+from cagp_dist.errors import AbsentTimeError, ConfigurationError, DataError, NotReadyError
+from cagp_dist.fields.files import _decode, local_files
+from cagp_dist.fields.files.decoded_files import told_of
 from cagp_dist.fields.files.local_files import file_times, open_file
 from cagp_dist.fields.selection import Selection
 from cagp_dist.service.daily import daily
@@ -78,6 +79,35 @@ def test_a_time_that_no_file_has_is_missing_whatever_else_is_damaged(tmp_path, c
     assert "2 files of it cannot be read" in missing.reason
     assert not any(str(path) in missing.reason for path in bad)
     assert not [each for each in caplog.messages if "left out" in each], "they were told already"
+
+
+def test_a_file_that_does_not_go_with_the_job_is_told_and_ends_no_other_day(tmp_path, monkeypatch, attempts):
+    """One field without a time among dated ones, and one that a decoder says is wrongly asked for."""
+    for day in DAYS[:2]:
+        write(tmp_path / "files", day)
+    undated, asked = (write(tmp_path / "files", DAYS[2], name=name) for name in ("undated.nc", "wrong.nc"))
+    with xr.open_dataset(undated) as field:
+        still = field.load().isel(time=0, drop=True)
+    still.to_netcdf(undated, engine="h5netcdf")
+
+    def listing(path, *rest, original=_decode._listing):
+        found = original(path, *rest)
+        if path.name == asked.name:
+            found |= {
+                "times": [],
+                "error": told_of(ConfigurationError("is not as columns says", key="columns")),
+            }
+        return found
+
+    monkeypatch.setattr(_decode, "_listing", listing)
+    found = list(daily(the_job(tmp_path, *DAYS[:2]), now=NOW))
+    files = {day.failed.what: day.failed for day in found if day.time is None}
+    assert files.keys() == {str(undated), str(asked)}
+    assert "has a field without a time" in files[str(undated)].reason
+    assert f"{asked}: is not as columns says" in files[str(asked)].reason
+    assert attempts == DAYS[:2]
+    with pytest.raises(AbsentTimeError):  # the field without a time is not taken for it
+        open_file(tmp_path / "files", Selection(times=DAYS[2:3]), scratch=tmp_path / "cache")
 
 
 def test_a_failed_day_waits_until_its_files_change_and_not_for_others(tmp_path, attempts):

@@ -63,6 +63,8 @@ ON_ITS_WAY = (".part", ".partial", ".filepart", ".crdownload", ".tmp")  # names 
 # what is wrong with such a file is said when it is read
 DATA_SUFFIXES = (".nc", ".nc4", ".grib", ".grib2", ".grb", ".grb2")
 
+FileError = DataError | ConfigurationError  # of one file: it cannot be read, or does not go with the job
+
 UNREADABLE = "unreadable"  # key of the error of a file that another try may read
 
 _ZARR = ("zarr.json", ".zgroup", ".zmetadata", ".zarray")
@@ -122,11 +124,12 @@ def file_times(
     selection: Selection = EVERYTHING,
     *,
     scratch: Path,
-    damaged: Callable[[str, DataError], None] | None = None,
+    damaged: Callable[[str, FileError], None] | None = None,
 ) -> Times:
     """List the times that a file, or files together, have; no value of their field is decoded.
 
-    A file that cannot be read is an error, or is told to ``damaged`` and left out where others have times.
+    A file that cannot be read, or is none that was asked for, is an error, or is told to ``damaged`` and left
+    out where others have times.
     """
     found = _listed(files_at(address, scratch=scratch), scratch, selection)
     return _available(found, selection, damaged)
@@ -174,20 +177,22 @@ def _holding(
     selection: Selection,
     address: str | os.PathLike[str],
 ) -> list[Path]:
-    """Those of the files that have wanted times, which are all there; others may be damaged."""
-    found = _listed(files, scratch, selection)
-    held = np.concatenate([each.times for each in found])
+    """Those of the files that have wanted times, which are all there; others may be damaged.
+
+    A file without times stands for the time that is wanted where no other one has times.
+    """
+    listed = _listed(files, scratch, selection)
+    bad = _faults(listed)
+    for path, error in bad.items():
+        left_out(path, error)
+    found = [each for each in listed if str(each.path) not in bad]
+    held = np.concatenate([each.times for each in found] or [np.empty(0, "datetime64[ns]")])
     timeless = [np.isnat(each.times).any() for each in found]
-    bad = [each for each in found if each.listing["error"] is not None]
-    for each in bad:
-        if not isinstance(error := _error_of(each), DataError):
-            raise error
-        left_out(str(each.path), error)
     absent = wanted[~np.isin(wanted, held) & (not any(timeless))]
     if absent.size and held.size:
         _check_told(held, wanted, address, bad)
     if absent.size and not held.size:
-        _available(found, selection, None)  # an error: no file can be read, or none has the variable
+        _available(listed, selection, None)  # an error: no file can be read, or none has the variable
     return [
         each.path
         for each, without in zip(found, timeless, strict=True)
@@ -195,7 +200,9 @@ def _holding(
     ]
 
 
-def _check_told(held: Times, wanted: Times, address: str | os.PathLike[str], bad: Sequence[Listed]) -> None:
+def _check_told(
+    held: Times, wanted: Times, address: str | os.PathLike[str], bad: Mapping[str, FileError]
+) -> None:
     """Raise `AbsentTimeError`: no file that can be read has a time; it may be in one that cannot be read."""
     try:
         time_positions(np.unique(held), wanted)
@@ -207,7 +214,7 @@ def _check_told(held: Times, wanted: Times, address: str | os.PathLike[str], bad
 _told: set[str] = set()  # of files that were left out, so that each is told once by a process
 
 
-def left_out(path: str, error: DataError) -> None:
+def left_out(path: str, error: FileError) -> None:
     """Log that a file cannot be read, once, unless it was told before."""
     if (said := str(error)) not in _told:
         _told.add(said)
@@ -275,24 +282,43 @@ def _told_of_those_on_their_way(
     ]
 
 
-def _error_of(listed: Listed) -> ConfigurationError | DataError | FullDiskError:
+def _error_of(listed: Listed) -> FileError:
     """Make the error of a file that could not be read."""
     assert listed.listing["error"] is not None
-    return decoded_files.told_error(listed.listing["error"], what=str(listed.path))
+    error = decoded_files.told_error(listed.listing["error"], what=str(listed.path))
+    if isinstance(error, FullDiskError):
+        raise error
+    return error
+
+
+def _faults(found: Sequence[Listed]) -> dict[str, FileError]:
+    """Say by path which files cannot be read, or have a field without a time where others have times."""
+    dated = any(each.times.size and not np.isnat(each.times).any() for each in found)
+    faults: dict[str, FileError] = {}
+    for each in found:
+        if each.listing["error"] is not None:
+            faults[str(each.path)] = _error_of(each)
+        elif dated and np.isnat(each.times).any():
+            faults[str(each.path)] = ConfigurationError(
+                f"{each.path} has a field without a time, and other files have times; expected a coordinate "
+                "with its date. Write it into the file, or take the file out of the source.",
+                key="no-times",
+            )
+    return faults
 
 
 def _available(
-    found: Sequence[Listed], selection: Selection, damaged: Callable[[str, DataError], None] | None
+    found: Sequence[Listed], selection: Selection, damaged: Callable[[str, FileError], None] | None
 ) -> Times:
     """All times that files have; a file that could not be read is told, or raised."""
     times = np.unique(np.concatenate([each.times for each in found]))
-    for each in found:
-        if each.listing["error"] is not None:
-            error = _error_of(each)
-            if damaged is None or not isinstance(error, DataError) or times.size == 0:
-                raise error
-            _told.add(str(error))
-            damaged(str(each.path), error)
+    for path, error in _faults(found).items():
+        if damaged is None or times.size == 0:
+            raise error
+        _told.add(str(error))
+        damaged(path, error)
+    if not np.isnat(times).all():  # of those that have none it was told
+        times = times[~np.isnat(times)]
     if times.size == 0:
         absent = explain_absent(
             selection.variable,
