@@ -44,6 +44,7 @@ BATCH_SYSTEMS = {
 WORKER_JOBS = 2
 """Worker jobs that are asked for, where nothing else is said."""
 
+UNLOCKED_MINUTES = 10  # age of a spill folder without a lock that is left: a younger one may just be locked
 REPLACE_SECONDS = "1s"  # how long after a worker has gone its job is replaced
 PRELOAD = "cagp_dist.preload"  # module that makes a worker ready before it takes tasks
 
@@ -166,9 +167,17 @@ def worker_arguments(settings: dict[str, object], unit_seconds: int) -> list[str
 
 
 def spill_folder(where: str) -> list[str]:
-    """Give lines of shell that make a folder of its own for a worker, and remove it at the end."""
+    """Give lines of shell that make a folder of its own for a worker, and remove it at the end.
+
+    A worker holds a lock of its folder. Those without, of workers that were killed, are removed by the next
+    worker of the same user there.
+    """
     return [
         f'CAGP_SPILL=$(mktemp -d "{where}/cagp-XXXXXXXX") || exit 1',
+        'exec 9<"$CAGP_SPILL"; flock -s 9',
+        f'find "{where}" -maxdepth 1 -type d -user "$(id -un)" -name "cagp-????????" '
+        f"-mmin +{UNLOCKED_MINUTES} "
+        "-exec flock -n -x {} rm -rf {} ';' 2>/dev/null",
         """trap 'rm -rf "$CAGP_SPILL"' EXIT""",
     ]
 

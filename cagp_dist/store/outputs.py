@@ -56,8 +56,10 @@ class FolderOutput:
         return str(run)
 
     def prune(self, keep: Retention, *, since: str | None = None, dry: bool = False) -> list[str]:
-        remove = prune.old_runs if dry else prune.prune_runs
-        return list(map(str, remove(self.folder, keep, since=since)))
+        if not dry:
+            return list(map(str, prune.prune_runs(self.folder, keep, since=since)))
+        runs = prune.old_runs(self.folder, keep, since=since)
+        return list(map(str, runs + prune.old_copies(self.folder, runs)))
 
 
 @dataclass(frozen=True)

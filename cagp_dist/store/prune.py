@@ -1,17 +1,25 @@
-"""Removal of old runs from an output folder: the current one stays, and each is there whole or not at all."""
+"""Removal of old runs from an output folder: the current one stays, and each is there whole or not at all.
+
+With them go the copies of files in ``OUT/observations`` that no run left was made from, which nothing reads
+but to say how a file has changed. What was fetched from far away stays there.
+"""
 
 import json
 import logging
 import os
 import shutil
+from collections.abc import Container
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from cagp_dist.digest import read_regular
-from cagp_dist.errors import ConfigurationError
+from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.durable_files import disk_errors, folder_bytes, sync
+from cagp_dist.store.ingested import stored_times
 from cagp_dist.store.lock import output_lock, unused
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.retention import KeptRun, Retention, about_run, beyond
@@ -33,8 +41,32 @@ def old_runs(root: Path, keep: Retention, *, since: str | None = None) -> list[P
     return [paths[key] for key in gone]
 
 
+def old_copies(root: Path, gone: Container[Path] = ()) -> list[Path]:
+    """List the stores of observations that are copies of files, and belong to no run beside those ``gone``.
+
+    These have no time of such a run, and were written before the oldest of them was made: a day that has
+    failed keeps its copy, and so do the times that a prior is fitted to, for a while.
+    """
+    left = [_about(run) for run in _runs_in(root).values() if run not in gone]
+    if not left or not all(run.first and run.last for run in left):  # one cannot be read, or has no time
+        return []
+    spans = np.array([[run.first[:19], run.last[:19]] for run in left], dtype="datetime64[s]")
+    oldest = min(run.made for run in left).timestamp()
+    found = []
+    for store in sorted((root / "observations").glob("file-*.zarr")):
+        with suppress(StoreError, OSError):  # a damaged one is set aside by who reads it
+            times = stored_times(store).astype("datetime64[s]")[:, None]
+            used = ((times >= spans[:, 0]) & (times <= spans[:, 1])).any()
+            if not used and store.stat().st_mtime < oldest:
+                found.append(store)
+    return found
+
+
 def prune_runs(root: Path, keep: Retention, *, since: str | None = None) -> list[Path]:
-    """Remove those that are not in use, with manifests and reports; a kill leaves each whole or gone."""
+    """Remove those that are not in use, with manifests and reports, and `old_copies`.
+
+    A kill leaves each run whole or gone.
+    """
     _runs_in(root)  # no folder is made where there is none
     removed = []
     with output_lock(root):
@@ -55,7 +87,22 @@ def prune_runs(root: Path, keep: Retention, *, since: str | None = None) -> list
         for run in removed:
             shutil.rmtree(root / ".staging" / run.name, ignore_errors=True)
             shutil.rmtree(root / "report" / run.stem, ignore_errors=True)
-    return removed
+        return removed + _without_copies(root)
+
+
+def _without_copies(root: Path) -> list[Path]:
+    """Remove the copies of files that belong to no run, and the locks of stores that are not there."""
+    copies = old_copies(root)
+    with disk_errors(root):
+        for store in copies:
+            os.rename(store, root / ".staging" / store.name)
+            shutil.rmtree(root / ".staging" / store.name, ignore_errors=True)
+        for left in (root / "observations").glob(".*.zarr.*"):  # nobody writes: the lock is ours
+            if left.suffix == ".staging":
+                shutil.rmtree(left, ignore_errors=True)
+            elif left.suffix == ".lock" and not left.with_name(left.stem.removeprefix(".")).exists():
+                left.unlink(missing_ok=True)
+    return copies
 
 
 def _runs_in(root: Path) -> dict[str, Path]:

@@ -32,7 +32,8 @@ class KeptRun:
     made: datetime
     job: str = ""  # what it asks for, and the times of the run: the same of a preliminary and a final field
     preliminary: bool = False
-    last: str = ""  # time, ISO 8601
+    first: str = ""  # time, ISO 8601
+    last: str = ""
     previous: str = ""  # key of the run that it continues from, if there is one
     chain: str = ""  # kind of job whose runs continue from each other; empty where none continue from the run
 
@@ -96,6 +97,7 @@ def about_run(key: str, document: Mapping[str, Any]) -> KeptRun:
         datetime.fromisoformat(str(attributes["date_created"])).astimezone(UTC),
         job=" ".join([_asked_for(str(attributes.get(JOB, key))), *times]),
         preliminary=PRELIMINARY in attributes,
+        first=times[0],
         last=times[1],
         previous=json.loads(attributes.get(PREVIOUS_RUN, "{}")).get("run") or "",
         chain=next(iter(kinds), ""),

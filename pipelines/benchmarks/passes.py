@@ -1,10 +1,14 @@
 """What a pass of a daily job costs beside the days that are done: ``python -m pipelines.benchmarks.passes``.
 
+With ``--bad`` the folder of a year has three bad files, too: one of so many variables that its listing takes
+longer than it may, one of 20,000 variables, and one that is cut off.
+
 A folder of small daily files, and an output folder with that many days: two of them are done by `cagp daily`,
 the others are written as it would leave them, because to do 3,650 days takes an hour. Then the commands of an
 operator are timed, each in a process of its own: processor seconds, and seconds on the clock.
 """
 
+import argparse
 import json
 import os
 import resource
@@ -15,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import h5py
 import numpy as np
 import xarray as xr
 
@@ -29,6 +34,10 @@ from cagp_dist.store.zarr_files import consolidate
 COUNTS = (60, 365, 3650)
 BEGIN = np.datetime64("2010-01-01", "ns")
 WINDOW = 14
+YEAR = 365
+SLOW, HUGE = 150_000, 20_000  # scalar variables of a file
+CUT_BYTES = 3000
+SOME_FAILED = 6  # exit code of a pass with files that cannot be read
 
 JOB = """
 [observations]
@@ -72,6 +81,30 @@ def measure(count: int) -> dict[str, tuple[float, float]]:
     return found
 
 
+def measure_beside_bad_files() -> dict[str, tuple[float, float]]:
+    """Time passes over a year of days whose folder has a slow, a huge and a damaged file."""
+    for number in range(YEAR):
+        _write_day(number)
+    for name, number, scalars in (("huge.nc", -1, HUGE), ("slow.nc", -2, SLOW)):
+        with h5py.File(_write_day(number, name), "a") as file:
+            for scalar in range(scalars):
+                file.create_dataset(f"scalar_{scalar}", data=float(scalar))
+    cut = _write_day(-3, "damaged.nc")
+    cut.write_bytes(cut.read_bytes()[:CUT_BYTES])
+    found = {}
+    for which in ("first", "second"):
+        found[f"{which} pass, two days asked for"] = _timed(
+            "daily", "job.toml", *_window(0, 1), code=SOME_FAILED
+        )
+    _fill(YEAR)
+    for which in ("all days", f"{WINDOW} days"):
+        first = 0 if which == "all days" else YEAR - WINDOW
+        found[f"nothing to do, {which} asked for"] = _timed(
+            "daily", "job.toml", *_window(first, YEAR - 1), code=SOME_FAILED
+        )
+    return found
+
+
 def _day(number: int) -> np.datetime64:
     return BEGIN + np.timedelta64(number, "D")
 
@@ -80,8 +113,8 @@ def _window(first: int, last: int) -> tuple[str, str]:
     return "--times", f"from {str(_day(first))[:10]} to {str(_day(last))[:10]} every 1d"
 
 
-def _write_day(number: int) -> None:
-    """Write the file of a day: 9 x 18 points."""
+def _write_day(number: int, name: str = "") -> Path:
+    """Write the file of a day, 9 x 18 points, under its date or another name."""
     latitude, longitude = np.arange(-80.0, 90.0, 20.0), np.arange(0.0, 360.0, 20.0)
     values = 280.0 + np.random.default_rng(number).normal(size=(1, latitude.size, longitude.size))
     field = xr.Dataset(
@@ -89,7 +122,9 @@ def _write_day(number: int) -> None:
         coords={"time": [_day(number)], "latitude": latitude, "longitude": longitude},
     )
     Path("files").mkdir(exist_ok=True)
-    field.to_netcdf(f"files/{str(_day(number))[:10]}.nc", engine="h5netcdf")
+    path = Path("files", name or f"{str(_day(number))[:10]}.nc")
+    field.to_netcdf(path, engine="h5netcdf")
+    return path
 
 
 def _fill(count: int) -> None:
@@ -117,18 +152,18 @@ def _fill(count: int) -> None:
     job = resolved(with_times(load_job("job.toml"), _window(0, count - 1)[1]), report=lambda _: None)
     runs = series.runs_of_times(root)
     inputs = inputs_of_days(job, runs)
-    done = {written_day(day): DoneDay(runs[day].key, inputs(day)) for day in times}
+    done = {written_day(day): DoneDay(runs[day].key, (inputs(day) or [None])[0]) for day in times}
     DayRecords(done=done).write(root)
 
 
-def _timed(*arguments: str) -> tuple[float, float]:
+def _timed(*arguments: str, code: int = 0) -> tuple[float, float]:
     """Run a command; its processor seconds, with those of its children, and its seconds."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "cagp_dist", *arguments], capture_output=True, text=True, check=False
     )
     wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
+    if done.returncode != code:
         raise RuntimeError(
             f"{arguments} ended with {done.returncode}: {done.stdout[-500:]} {done.stderr[-500:]}"
         )
@@ -139,15 +174,20 @@ def _timed(*arguments: str) -> tuple[float, float]:
 
 def main() -> None:
     """Print a table, and all figures as JSON."""
-    found = {}
-    for count in COUNTS:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--bad", action="store_true", help="a year of files, and three bad ones")
+    bad, found = parser.parse_args().bad, {}
+    counts = (YEAR,) if bad else COUNTS
+    for count in counts:
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             Path("job.toml").write_text(JOB)
-            found[count] = measure(count)
+            found[count] = measure_beside_bad_files() if bad else measure(count)
             os.chdir("/")
-    for name in found[COUNTS[0]]:
-        figures = (f"{found[count][name][0]:.1f} ({found[count][name][1]:.1f})" for count in COUNTS)
+    for name in found[counts[0]]:
+        figures = (f"{found[count][name][0]:.1f} ({found[count][name][1]:.1f})" for count in counts)
         print(f"| {name} | {' | '.join(figures)} |")
     print(json.dumps(found))
 

@@ -1,11 +1,14 @@
 """Worker jobs of SLURM and PBS: what is submitted, how long is waited, and when a worker takes leave."""
 
+import fcntl
 import logging
+import os
 import re
 import subprocess
 import sys
 import time
 import types
+from contextlib import contextmanager
 from pathlib import Path
 
 import dask
@@ -189,6 +192,9 @@ export OPENBLAS_NUM_THREADS=1
 export NUMBA_NUM_THREADS=1
 module load python
 CAGP_SPILL=$(mktemp -d "/scratch/cagp-XXXXXXXX") || exit 1
+exec 9<"$CAGP_SPILL"; flock -s 9
+find "/scratch" -maxdepth 1 -type d -user "$(id -un)" -name "cagp-????????" -mmin +10 \
+-exec flock -n -x {} rm -rf {} ';' 2>/dev/null
 trap 'rm -rf "$CAGP_SPILL"' EXIT
 PYTHON -m distributed.cli.dask_worker tls://ADDRESS --name dummy-name --nthreads 1 --memory-limit 2.00GiB \
 --nanny --death-timeout 60 --local-directory "$CAGP_SPILL" --preload cagp_dist.preload --no-dashboard \
@@ -228,3 +234,31 @@ def test_the_folder_of_a_worker_is_its_own_and_goes_with_it(tmp_path):
     assert found.stdout.startswith("drwx------")
     assert not any(tmp_path.iterdir())
     assert subprocess.run(["bash", "-c", "\n".join(batch.spill_folder("/nowhere"))], check=False).returncode
+
+
+def test_folders_of_workers_that_were_killed_go_with_the_next_one_and_others_stay(tmp_path):
+    live, dead, young, other = (
+        tmp_path / name for name in ("cagp-live0000", "cagp-dead0000", "cagp-new00000", "else")
+    )
+    for folder in (live, dead, young, other):
+        folder.mkdir()
+        (folder / "spilled").write_bytes(b"0")
+        if folder is not young:
+            os.utime(folder, (1.6e9, 1.6e9))
+    (tmp_path / "cagp-link0000").symlink_to(other)
+    with open_directory(live) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        script = "\n".join(batch.spill_folder(str(tmp_path)))
+        subprocess.run(["bash", "-c", script], check=True, timeout=60)
+    names = {"cagp-live0000", "cagp-new00000", "cagp-link0000", "else"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert all((folder / "spilled").exists() for folder in (live, young, other))
+
+
+@contextmanager
+def open_directory(path):
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

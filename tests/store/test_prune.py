@@ -1,22 +1,27 @@
 """Old runs are removed, the current one never, and a kill leaves each of them whole or gone."""
 
 import errno
+import json
 import os
 import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
+from cagp_dist.fields.canonical import canonical
 from cagp_dist.store import group_dataset
+from cagp_dist.store.ingested import append_times
 from cagp_dist.store.lock import run_in_use, unused
-from cagp_dist.store.prune import old_runs, prune_runs
+from cagp_dist.store.prune import old_copies, old_runs, prune_runs
 from cagp_dist.store.publish import current_run, make_current, output_lock, verify_files
 from cagp_dist.store.retention import Retention, about_run
 
+from ..sources import temperature
 from . import publisher
 
 
@@ -166,6 +171,35 @@ def test_the_command_says_what_it_removes_and_waits_for_nobody(root):
     assert "is in use by process" in busy.stderr
     assert cagp("--keep", "3").stdout == f"removed  {gone}\n"
     assert cagp("--keep", "0").exit_code == 2
+
+
+def test_copies_of_files_go_with_the_runs_that_were_made_from_them(root):
+    """Those of runs that are there stay, those of days without a run for a while, and what was fetched."""
+    days = [f"2019-02-0{1 + index}T00:00:00" for index in range(6)]
+    for index in range(4):
+        about = root / "runs" / f"{publisher.key_of(index)}.zarr/zarr.json"
+        found = json.loads(about.read_text())
+        found["attributes"] |= {f"time_coverage_{end}": f"{days[index]}Z" for end in ("start", "end")}
+        about.write_text(json.dumps(found))
+
+    def copied(index, kind="file", made=1.5e9):
+        axis = np.array([0.0, 10.0])
+        field = temperature(np.full((1, 2, 2), 280.0), latitude=axis, longitude=axis, times=[days[index]])
+        store = root / "observations" / f"{kind}-{index:012x}.zarr"
+        append_times(store, canonical(field))
+        os.utime(store, (made, made))
+        return store
+
+    stores = [copied(index) for index in range(5)]
+    fresh, fetched = copied(5, made=1.6e9), copied(3, kind="cds")
+    gone_run = root / "runs" / f"{publisher.key_of(3)}.zarr"
+    gone = [gone_run, stores[3], stores[4]]
+    assert old_copies(root, [gone_run]) == gone[1:]
+    assert prune_runs(root, Retention(runs=3)) == gone
+    left_over = {path.name for path in (root / "observations").iterdir()}
+    there = [*stores[:3], fresh, fetched]
+    assert left_over == {store.name for store in there} | {f".{store.name}.lock" for store in there}
+    assert prune_runs(root, Retention(runs=3)) == []
 
 
 def test_a_run_that_may_be_read_stays_where_descriptors_run_out(root, monkeypatch):
