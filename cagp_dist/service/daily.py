@@ -45,6 +45,7 @@ from cagp_dist.service.ingest import available_times, files_left_out, ingest_all
 from cagp_dist.service.jobfile.config import with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.times_key import Newest
+from cagp_dist.service.removed_days import not_current
 from cagp_dist.service.run import run
 from cagp_dist.service.series_grid import check_grid
 from cagp_dist.service.task import PreparedJob, prepare_job
@@ -74,12 +75,15 @@ class Day:
     run: str = ""  # key of the run that has its result, where that was looked at
     waits: bool = False  # it failed before, and is not due yet
     outdated: bool = False  # it has changed, and the run that it went on from was removed
+    given_up: bool = False  # by an operator, while it was solved
 
     def line(self) -> str:
         """Say it in one line."""
         if self.failed is not None:
             return f"{'waiting: ' if self.waits else 'failed: '}{self.failed.line()}"
         assert self.time is not None  # of what has not failed
+        if self.given_up:
+            return f"{shown_time(self.time)}: removed or given up while it was solved, and left out"
         if self.status is None:
             but = ", of other data or another job: the run that it went on from was removed"
             return f"{shown_time(self.time)}: in the series already{but if self.outdated else ''}"
@@ -261,7 +265,12 @@ def _one(job: Job, time: np.datetime64, observe: Observer, settled: _Settled) ->
                 return Day(time, run=known.key)
             if _lost_run_before(prepared, [each for each in settled.runs if each < time]):
                 return Day(time, run=known.key, outdated=settled.has_changed(time))
-        outcome = run(job, check=partial(check_grid, job.output.folder), observe=observe)
+        outcome = run(
+            job,
+            check=partial(check_grid, job.output.folder),
+            observe=observe,
+            wait_seconds=WAIT_SECONDS,  # for a command of an operator
+        )
     except Exception as error:
         return Day(time, failed=_failure(time, error, (DiskError, BusyError, ClusterError)))
     if outcome.path is None:
@@ -273,16 +282,25 @@ def _one(job: Job, time: np.datetime64, observe: Observer, settled: _Settled) ->
 
 
 def _appended(root: Path, solved: Sequence[_Solved]) -> list[Day]:
-    """Put runs into the series together; a disk or a series that is damaged ends the pass."""
+    """Put runs into the series together; a disk or a series that is damaged ends the pass.
+
+    Those of days that were given up or removed meanwhile are left out.
+    """
     if not solved:
         return []
+    left: list[Day] = []
     try:
         with output_lock(root, wait_seconds=WAIT_SECONDS):
+            given_up = DayRecords.read(root).given_up
+            if out := [each for each in solved if written_day(each.time) in given_up]:
+                not_current(root, {each.path.stem for each in out})
+                left = [Day(each.time, given_up=True) for each in out]
+                solved = [each for each in solved if each not in out]
             updates = series.append_runs(root, [each.path for each in solved])
     except Exception as error:
         return [Day(each.time, failed=_failure(each.time, error, (StoreError,))) for each in solved]
     note_done(root, {each.time: each.done for each in solved})
-    return [
+    return left + [
         Day(each.time, run=each.path.stem)
         if each.already_done and not update.changed
         else Day(each.time, each.status, update.version, update.replaced, run=each.path.stem)
@@ -302,7 +320,7 @@ def _failure(time: np.datetime64, error: Exception, of_all: tuple[type[CagpError
 
 def _is_there(job: Job, key: str) -> bool:
     """Whether a run is published and undamaged, or was removed as the job says."""
-    with output_lock(job.output.folder):
+    with output_lock(job.output.folder, wait_seconds=WAIT_SECONDS):
         removed = job.output.keep is not None and not (job.output.folder / "runs" / f"{key}.zarr").exists()
         return removed or published(job.output.folder, run_key=key) is not None
 
@@ -356,7 +374,10 @@ def planned_times(
 @in_words_of_the_job()
 def _prepared(job: Job, observe: Observer) -> PreparedJob:
     """Ingest what is new, and work out what the run depends on."""
-    with output_lock(job.output.folder), Clock(observe).stage("Observations") as stage:
+    with (
+        output_lock(job.output.folder, wait_seconds=WAIT_SECONDS),
+        Clock(observe).stage("Observations") as stage,
+    ):
         job, field, fit_field = ingest_all(job, report=stage.note)
         prepared = prepare_job(job, field, fit_field)
         stage.summary = f"run {prepared.run_key}"

@@ -43,6 +43,7 @@ WAIT_SECONDS = 60.0  # for another command at work in the folder, so that nothin
 
 TAIL_BYTES = 2**16  # of a file whose end is looked at: more than a line of the journal
 
+TRIES_BEFORE_WAITING = 2
 LASTING_TRIES = 7  # from which on the wait is the longest one
 LONGEST_WAIT_HOURS = 24.0  # the second try is in the next pass, the third an hour later, and so on, doubled
 
@@ -82,12 +83,12 @@ class FailedDay:
     def due(self, now: dt.datetime, job: str, inputs: str) -> bool:
         """Whether it may be tried, by a job of this digest and of such inputs.
 
-        A wait that is longer than any says that the clock was set back: it is over.
+        A wait that is longer than it was when it began says that the clock was set back: it is over.
         """
         if job != self.job or inputs != self.inputs:
             return True
         left = dt.datetime.fromisoformat(self.again) - now
-        return not dt.timedelta(0) < left <= dt.timedelta(hours=LONGEST_WAIT_HOURS)
+        return not dt.timedelta(0) < left <= dt.timedelta(hours=_wait_hours(self))
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class DayRecords:
     outdated: set[str] = field(default_factory=set)  # done, of other data or another job than the last pass
     failed: dict[str, FailedDay] = field(default_factory=dict)
     done: dict[str, DoneDay] = field(default_factory=dict)
-    given_up: set[str] = field(default_factory=set)  # not tried, unless all are
+    given_up: set[str] = field(default_factory=set)  # not tried, unless all are; by an operator, who is right
 
     first: str = ""  # ISO 8601, UTC: no time before it is planned, as the job says; empty: any may be
 
@@ -167,16 +168,17 @@ class DayRecords:
         return root / f"days.{self.number}.jsonl"
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Take a line of the journal: a day that is done, or has failed."""
+        """Take a line of the journal: a day that is done, or has failed, unless it was given up meanwhile."""
         if "done" in line:
             what, run, inputs = line["done"]
-            self.planned.discard(what)
-            self.failed.pop(what, None)
-            self.given_up.discard(what)
-            self.done[what] = DoneDay(run, inputs)
+            if what not in self.given_up:
+                self.planned.discard(what)
+                self.failed.pop(what, None)
+                self.done[what] = DoneDay(run, inputs)
         else:
             day = FailedDay(**line["failed"])
-            self.failed[day.what] = day
+            if day.what not in self.given_up:
+                self.failed[day.what] = day
 
     def write(self, root: Path) -> None:
         """Write them all, instead of what is there."""
@@ -205,21 +207,23 @@ class DayRecords:
 
 @contextmanager
 def _changing(root: Path) -> Iterator[DayRecords]:
-    """Read the records, and write the whole of what becomes of them, if anything does or did."""
-    with output_lock(root, wait_seconds=WAIT_SECONDS):
-        records = DayRecords.read(root)
-        # what is in them does not change
-        before = replace(
-            records,
-            planned={*records.planned},
-            outdated={*records.outdated},
-            failed={**records.failed},
-            done={**records.done},
-            given_up={*records.given_up},
-        )
-        yield records
-        if records != before or records.journal(root).exists():
-            records.write(root)
+    """Read the records, and write the whole of what becomes of them, if anything does or did.
+
+    Call it inside `output_lock`.
+    """
+    records = DayRecords.read(root)
+    # what is in them does not change
+    before = replace(
+        records,
+        planned={*records.planned},
+        outdated={*records.outdated},
+        failed={**records.failed},
+        done={**records.done},
+        given_up={*records.given_up},
+    )
+    yield records
+    if records != before or records.journal(root).exists():
+        records.write(root)
 
 
 def _append(root: Path, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -278,7 +282,7 @@ def note_planned(
     Gives what is recorded of each file, and whether it waits: it has failed like this before, and is not due.
     """
     found = []
-    with _changing(root) as records:
+    with output_lock(root, wait_seconds=WAIT_SECONDS), _changing(root) as records:
         for day in damaged:
             known = records.failed.get(day.what)
             now = dt.datetime.fromisoformat(day.again)
@@ -301,7 +305,10 @@ def note_planned(
 
 
 def note_given_up(root: Path, times: Iterable[np.datetime64]) -> None:
-    """Record that times are given up: passes leave them out, unless all are tried."""
+    """Record that times are given up: passes leave them out, unless all are tried.
+
+    Call it inside `output_lock`.
+    """
     with _changing(root) as records:
         for what in map(written_day, times):
             records.given_up.add(what)
@@ -327,7 +334,7 @@ def note_done(root: Path, days: Mapping[np.datetime64, DoneDay]) -> None:
 
 def note_outdated(root: Path, times: Iterable[np.datetime64]) -> None:
     """Record which times are done of other data, or by another job, than those of today."""
-    with _changing(root) as records:
+    with output_lock(root, wait_seconds=WAIT_SECONDS), _changing(root) as records:
         records.outdated = set(map(written_day, times))
 
 
@@ -336,8 +343,12 @@ def _once_more(before: FailedDay | None, day: FailedDay) -> FailedDay:
     if before is None:
         return replace(day, since=day.again)
     found = replace(day, tries=before.tries + 1, since=before.since)
-    if day.kind == NOT_READY:
-        return found
-    hours = min(LONGEST_WAIT_HOURS, 2.0 ** (found.tries - 2))
-    again = dt.datetime.fromisoformat(day.again) + dt.timedelta(hours=hours)
+    again = dt.datetime.fromisoformat(day.again) + dt.timedelta(hours=_wait_hours(found))
     return replace(found, again=again.isoformat(timespec="seconds"))
+
+
+def _wait_hours(day: FailedDay) -> float:
+    """Tell how long after its last try a day waits for the next one."""
+    if day.kind == NOT_READY or day.tries < TRIES_BEFORE_WAITING:
+        return 0.0
+    return min(LONGEST_WAIT_HOURS, 2.0 ** (day.tries - TRIES_BEFORE_WAITING))

@@ -1,5 +1,8 @@
 """Days that an operator takes out of a series, or gives up."""
 
+from collections.abc import Container
+from pathlib import Path
+
 import numpy as np
 
 from cagp_dist.arrays import Times
@@ -27,7 +30,8 @@ def give_up(job: Job, text: str) -> Times:
             f"{there[0].astype('datetime64[m]')} is in the series of {root}; --remove takes it out.",
             key="in-the-series",
         )
-    note_given_up(root, times)
+    with output_lock(root, wait_seconds=WAIT_SECONDS):
+        note_given_up(root, times)
     return times
 
 
@@ -35,27 +39,38 @@ def remove(job: Job, text: str) -> Times:
     """Take times (in the short form) out of the series of a job, and give them up; gives them.
 
     Their runs stay until the rule of the job removes them. Where one of them was current, the run of the
-    newest time left is, if there is one.
+    newest time left is, if there is one. A pass may be running: this waits until it is between two days, and
+    what the pass makes of these times afterwards stays out of the series.
     """
     root = job.output.folder
     known = np.array(sorted(series.runs_of_times(root)), dtype="datetime64[ns]")
     times = _chosen(job, text, known, "removed")
-    note_given_up(root, times)  # before, so that no pass takes them for missing
     with output_lock(root, wait_seconds=WAIT_SECONDS):
+        note_given_up(root, times)  # before, so that no pass takes them for missing after a kill
         runs = series.runs_of_times(root)  # as they are now
         series.remove_times(root, list(times))
-        try:
-            current = current_run(root)
-        except StoreError:
-            current = None  # it names a run that is gone
-        if current is None or current.stem in {runs[time].key for time in times if time in runs}:
-            left = (runs[time].key for time in sorted(set(runs) - set(times), reverse=True))
-            found = next((key for key in left if (root / "runs" / f"{key}.zarr").is_dir()), None)
-            if found is None:
-                forget_current(root)
-            else:
-                make_current(root, run_key=found)
+        not_current(root, {runs[time].key for time in times if time in runs})
     return times
+
+
+def not_current(root: Path, keys: Container[str]) -> None:
+    """Let the run of the newest time of the series be current, if one of these is, or none that is there.
+
+    Call it inside `output_lock`.
+    """
+    try:
+        current = current_run(root)
+    except StoreError:
+        current = None  # it names a run that is gone
+    if current is not None and current.stem not in keys:
+        return
+    runs = series.runs_of_times(root)
+    newest_first = (runs[time].key for time in sorted(runs, reverse=True))
+    found = next((key for key in newest_first if (root / "runs" / f"{key}.zarr").is_dir()), None)
+    if found is None:
+        forget_current(root)
+    else:
+        make_current(root, run_key=found)
 
 
 def _chosen(job: Job, text: str, known: Times, what: str) -> Times:

@@ -112,6 +112,7 @@ def run(
     publish_unconverged: bool = False,
     check: Callable[[PreparedJob], None] = anything,
     observe: Observer = silent,
+    wait_seconds: float = 0.0,
 ) -> Outcome:
     """Run a job, unless its run is already published.
 
@@ -137,6 +138,8 @@ def run(
         Gets the points and the grids of the run before anything is solved; what it raises ends the run.
     observe : callable
         Gets an `Event` for everything worth showing.
+    wait_seconds : float
+        How long another process that writes to the output folder is waited for.
 
     Returns
     -------
@@ -165,7 +168,7 @@ def run(
     clock, output = Clock(observe), output_at(job.output.root)
     with (
         workers_of(job.cluster, job.runtime.deadlines(), executor) as workers,
-        output_lock(output.folder),
+        output_lock(output.folder, wait_seconds=wait_seconds),
         written_observations(job, held) as job,
         _compiling_meanwhile(job),
     ):

@@ -152,7 +152,10 @@ def _fill(count: int) -> None:
     job = resolved(with_times(load_job("job.toml"), _window(0, count - 1)[1]), report=lambda _: None)
     runs = series.runs_of_times(root)
     inputs = inputs_of_days(job, runs)
-    done = {written_day(day): DoneDay(runs[day].key, (inputs(day) or [None])[0]) for day in times}
+    done = {}
+    for day in times:
+        digests = inputs(day)
+        done[written_day(day)] = DoneDay(runs[day].key, None if digests is None else digests[0])
     DayRecords(done=done).write(root)
 
 

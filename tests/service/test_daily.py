@@ -5,6 +5,8 @@ import errno
 import json
 import os
 import shutil
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +32,7 @@ from cagp_dist.fields.files import local_files
 from cagp_dist.pipeline import steps
 from cagp_dist.service import daily as dailies
 from cagp_dist.service import ingest as ingestion
+from cagp_dist.service import removed_days
 from cagp_dist.service.daily import daily
 from cagp_dist.service.day_records import (
     LASTING_TRIES,
@@ -840,6 +843,93 @@ def test_the_newest_day_is_current_and_days_are_removed_and_given_up(begun, tmp_
     assert status_of(root).gaps.size == 2
     assert cagp("--give-up", "2020-01-08").startswith("2020-01-08T"), "the source never had it"
     assert status_of(root).gaps.size == 1
+
+
+def test_what_is_removed_while_a_pass_solves_it_stays_out_of_the_series(begun, tmp_path, monkeypatch):
+    """A pass is between two days, or solves one, and an operator waits for it or is waited for."""
+    root = tmp_path / "out"
+    job = begun(times=DAYS[:2])
+    list(daily(job))
+    other = begun(times=DAYS[:2], prior={"lengthscale": 0.3, "variance": 60.0, "noise_variance": 2.0})
+    refused = []
+
+    def solve(*arguments, original=steps.solve, **settings):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(removed_days, "WAIT_SECONDS", 0.0)
+            with pytest.raises(BusyError):
+                removed_days.remove(other, DAYS[1])
+        refused.append(run_of(root, DAYS[1]))
+        return original(*arguments, **settings)
+
+    def appended(out, solved, original=dailies._appended):
+        if any(str(each.time)[:10] == DAYS[1] for each in solved):
+            assert removed_days.remove(other, DAYS[1]).size == 1
+        return original(out, solved)
+
+    monkeypatch.setattr("cagp_dist.pipeline.solve_task.solve", solve)
+    monkeypatch.setattr(dailies, "_appended", appended)
+    found = list(daily(other))
+    assert len(refused) == 2, "it waits for a solve"
+    assert all(refused), "and takes nothing out meanwhile"
+    lines = [day.line() for day in found]
+    assert f"{DAYS[1]}T00:00: removed or given up while it was solved, and left out" in lines
+    assert check_series(root).compared == 1
+    records = DayRecords.read(root)
+    assert records.given_up == {f"{DAYS[1]}T00:00:00"}
+    assert not any(DAYS[1] in what for what in (*records.planned, *records.failed, *records.done))
+    assert current_run(root).stem == run_of(root, DAYS[0]), "not what was taken out"
+    assert [str(day.time)[:10] for day in daily(other)] == DAYS[:1], "what was removed stays away"
+
+
+def test_a_pass_waits_for_a_command_of_an_operator(begun, tmp_path, monkeypatch):
+    """And a day that fails after it was given up stays given up."""
+    job = begun(times=DAYS[:2], prior={"lengthscale": 0.3, "variance": 60.0, "noise_variance": 2.0})
+    held, released = threading.Event(), threading.Event()
+
+    def hold():
+        with output_lock(tmp_path / "out"):
+            held.set()
+            released.wait(0.3)
+
+    def refuse(*_, **settings):
+        assert settings["wait_seconds"] > 0
+        removed_days.give_up(job, "2020-01-09")
+        raise DataError("not what it says it is")
+
+    note_planned(tmp_path / "out", np.array(["2020-01-09"], dtype="M8[ns]"), [])
+    operator = threading.Thread(target=hold)
+    operator.start()
+    held.wait()
+    assert dailies._is_there(job, run_of(tmp_path / "out", DAYS[0]))
+    operator.join()
+    monkeypatch.setattr(dailies, "run", refuse)
+    list(daily(with_times(job, "2020-01-09"), now=dt.datetime(2020, 1, 10, tzinfo=dt.UTC)))
+    records = DayRecords.read(tmp_path / "out")
+    assert records.given_up == {"2020-01-09T00:00:00"}
+    assert records.times().size == 0
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/Adak"])
+def test_neither_a_clock_set_back_nor_another_time_zone_changes_what_a_pass_does(
+    begun, tmp_path, solves, monkeypatch, zone
+):
+    """The host is moved 14 hours to the east, or 10 to the west, and its clock a day back."""
+    job, now = begun(times=[*DAYS[:2], "2020-01-09"]), dt.datetime(2020, 1, 10, 0, 30, tzinfo=dt.UTC)
+    first = list(daily(job, now=now))
+    done, maps = DayRecords.read(tmp_path / "out").done, opened(tmp_path, "map")
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        again = list(daily(job, now=now - dt.timedelta(days=1)))
+    time.tzset()
+    assert [day.time for day in again] == [day.time for day in first]
+    assert [day.failed and day.failed.kind for day in again] == [None, None, "source missing"]
+    assert not again[2].waits, "a wait that is longer than any is over"
+    assert solves == []
+    assert DayRecords.read(tmp_path / "out").done == done
+    xr.testing.assert_identical(opened(tmp_path, "map"), maps)
+    ages = [HealthLimits(max_age=np.timedelta64(days, "D")) for days in (8, 9)]
+    assert [bool(limits.faults(status_of(tmp_path / "out"), now=now)) for limits in ages] == [True, False]
 
 
 def test_a_period_has_the_steps_of_the_job(begun):
