@@ -176,7 +176,8 @@ def _list(root: Path, times: "Times", damaged: Mapping[str, Exception]) -> None:
             typer.echo(in_one_line(f"failed before: {day.line()}"))
         else:
             earlier = run is not None and run.numerical_version != numerical_version()
-            said = "new" if run is None else f"in the series, of run {run.key}"
+            unsolved = "given up" if written_day(time) in records.given_up else "new"
+            said = unsolved if run is None else f"in the series, of run {run.key}"
             typer.echo(
                 f"{written_day(time)}: {said}{', of an earlier version, see --redo' if earlier else ''}"
             )

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,10 +16,15 @@ from typing import Any, Self
 from urllib.request import urlopen
 
 import jsonschema
+import numpy as np
 import pytest
+import xarray as xr
 import yaml
 
 import cagp_dist
+from cagp_dist.store.publish import current_run
+
+from ..ports import closed_port
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -34,54 +40,91 @@ def compose(repository: Path) -> dict[str, Any]:
     return loaded
 
 
+class _Services:
+    """Services of the compose file as processes, started in the order of their needs. A context manager."""
+
+    def __init__(self, compose: dict[str, Any], folder: Path, environment: dict[str, str]) -> None:
+        self._services, self._folder, self._environment = compose["services"], folder, environment
+        self.scheduler_port = closed_port()
+        self._containers: dict[str, list[_Container]] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        (self._folder / "spill").mkdir()
+        for name in ("scheduler", "worker"):
+            for _ in range(self._services[name]["deploy"].get("replicas", 1)):
+                self.start(name).wait_until_healthy()
+        assert len(self._containers["worker"]) == 2
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def start(self, name: str) -> "_Container":
+        """Start a service; those that it needs are healthy."""
+        service = self._services[name]
+        for other in service.get("depends_on", {}):
+            assert all(container.is_healthy() for container in self._containers[other])
+        container = _Container(service, self._folder, self._environment, self.scheduler_port, closed_port())
+        self._stack.enter_context(container)
+        self._containers.setdefault(name, []).append(container)
+        return container
+
+    @property
+    def scheduler(self) -> "_Container":
+        """The scheduler of the cluster."""
+        (found,) = self._containers["scheduler"]
+        return found
+
+
 @pytest.mark.exhaustive
 def test_commands_run_the_main_job_with_the_serial_result_though_the_scheduler_is_killed(
     compose: dict[str, Any],
     environment: dict[str, str],
-    free_port: Callable[[], int],
     tmp_path: Path,
     write_job: Callable[..., Path],
     assert_same_result: Callable[..., None],
 ) -> None:
     iterations = 150  # some ten seconds of work, so that the scheduler is killed before its end
     write_job(tmp_path / "jobs", iterations).rename(tmp_path / "jobs" / "sample.toml")
-    (tmp_path / "spill").mkdir()
-    services, scheduler_port = compose["services"], free_port()
-    containers: dict[str, list[_Container]] = {}
-    with ExitStack() as stack:
-
-        def start(name: str) -> _Container:
-            service, port = services[name], free_port()
-            for other in service.get("depends_on", {}):
-                assert all(container.is_healthy() for container in containers[other])
-            container = _Container(service, tmp_path, environment, scheduler_port, port)
-            stack.enter_context(container)
-            containers.setdefault(name, []).append(container)
-            return container
-
-        for name in ("scheduler", "worker"):
-            for _ in range(services[name]["deploy"].get("replicas", 1)):
-                start(name).wait_until_healthy()
-        assert len(containers["worker"]) == 2
-        job, (scheduler,) = start("job"), containers["scheduler"]
-        job.wait_for(f"on Dask cluster tls://127.0.0.1:{scheduler_port}")
+    with _Services(compose, tmp_path, environment) as services:
+        job, scheduler = services.start("job"), services.scheduler
+        job.wait_for(f"on Dask cluster tls://127.0.0.1:{services.scheduler_port}")
         scheduler.kill()
         assert job.exit_code(timeout=600) == 0, job.log() + scheduler.log()
         assert scheduler.starts == 2
         assert "Traceback" not in job.log()
         assert "attempt 1 of 3 ended" in job.log()
         assert_same_result(tmp_path / "out", iterations)
-        schedule = start("schedule")
+        schedule = services.start("schedule")
         schedule.wait_for("exit code 0; the next one begins in 3600 s")
         assert "2017-04-27T12:00: completed, in version 1 of the series" in schedule.log()
         assert "undecided: 1 of the 12 times" in schedule.log(), "the error bars were looked at"
         assert schedule.is_healthy()
-        viewer = start("viewer")
+        viewer = services.start("viewer")
         viewer.wait_until_healthy()
         key = (tmp_path / "out" / "CURRENT").read_text().strip()
         assert f"{key}/report.html" in viewer.page("index.html")
         assert viewer.page(f"{key}/report.html").startswith("<!doctype html>")
     assert schedule.exit_code(timeout=1.0) == 143
+
+
+@pytest.mark.exhaustive
+def test_the_default_job_is_done_by_its_services(
+    compose: dict[str, Any], environment: dict[str, str], repository: Path, tmp_path: Path
+) -> None:
+    """As it is: 10,000 points, two workers; its error bars hold."""
+    shutil.copytree(repository / "deploy" / "jobs", tmp_path / "jobs")
+    with _Services(compose, tmp_path, environment) as services:
+        job = services.start("job")
+        assert job.exit_code(timeout=1800) == 0, job.log()
+        assert "2 workers, 2 threads" in job.log()
+    run = current_run(tmp_path / "out")
+    assert run is not None
+    with xr.open_zarr(run, group="calibration", consolidated=False) as scores:
+        inside = scores.coverage.sel(level=0.9).item()
+    assert inside == pytest.approx(0.9, abs=3.0 * np.sqrt(0.9 * 0.1 / 1000))  # of 1,000 held out
+    assert (tmp_path / "out" / "report").is_dir()
 
 
 def test_compose_file_keeps_to_the_schema(compose: dict[str, Any], repository: Path) -> None:
