@@ -90,6 +90,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Transformed observations: means and error bars of normal distributions from these, not quantiles.",
     ),
+    NumericalVersion(
+        "0.17.0",
+        "2026-11-29",
+        "Means and error bars of censored values are averages over the draws, no longer from quantiles.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

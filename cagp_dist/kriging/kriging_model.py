@@ -86,7 +86,7 @@ from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, MOST_SAMPLED, NUGG
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
-from cagp_dist.pipeline.in_units import field_in_units, folds_in_units
+from cagp_dist.pipeline.in_units import OfDraws, field_in_units, folds_in_units, moments_of_draws
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_read
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_samples import Draws, draw_fields
@@ -99,11 +99,17 @@ from cagp_dist.pipeline.robust_fit import fit_beside_outliers, looks_wrong
 from cagp_dist.pipeline.solve_task import Step, solve_task
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.task import Result, Task
-from cagp_dist.pipeline.transform_choice import advice_of_values, has_many_zeros, transform_of_values
+from cagp_dist.pipeline.transform_choice import (
+    advice_of_means,
+    advice_of_values,
+    has_many_zeros,
+    transform_of_values,
+)
 from cagp_dist.predictive.transforms import Identity, Transform, TransformLike
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
+from cagp_dist.store.published_variables import QUANTILE_LEVEL
 
 T = TypeVar("T")
 
@@ -771,11 +777,18 @@ class Kriging:
         if corrects or self.transform_ is not None:
             result = with_recalibration(result, solved, observed, targets, method=self.recalibration)
         if self.transform_ is not None:
-            least = None
-            if solved.solution.drawn is not None:
-                zero = solved.solution.drawn.probability_below(self.transform_.end)
-                least = shaped(zero, observed, targets)
-            result = in_units_of_data(result, self.transform_, least=least)
+            of_draws = None
+            if (drawn_fields := solved.solution.drawn) is not None:
+                both = (
+                    moments_of_draws(drawn_fields, self.transform_, noise)
+                    for noise in (0.0, solved.usual_noise)
+                )
+                of_draws = [OfDraws(*(shaped(each, observed, targets) for each in found)) for found in both]
+            result = in_units_of_data(result, self.transform_, of_draws=of_draws)
+            likely = result["quantile"].sel({QUANTILE_LEVEL: 0.95})
+            if said := advice_of_means(result["mean"].values, likely.values, observed.points):
+                warnings.warn(said, stacklevel=4)
+                result.attrs["values_advice"] = said
         if self._advice:
             result.attrs["values_advice"] = self._advice
         if self._compared:

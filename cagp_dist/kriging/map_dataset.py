@@ -1,7 +1,7 @@
 """A prediction as a CF data set: coordinates and names of the targets, and attributes that say how."""
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import sqrt
@@ -23,7 +23,7 @@ from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
-from cagp_dist.pipeline.in_units import normal_in_units, quantiles_in_units
+from cagp_dist.pipeline.in_units import InUnits, OfDraws, normal_in_units, quantiles_in_units
 from cagp_dist.pipeline.labelled_fit import shared_stds, variances_of
 from cagp_dist.pipeline.labels import shared_errors
 from cagp_dist.pipeline.map_points import MapPoints
@@ -436,11 +436,13 @@ def below_limits(observed: ObservedObject) -> dict[str, int]:
     return {} if limits is None else {"observations_below_limits": int(limits.sum())}
 
 
-def in_units_of_data(result: xr.Dataset, transform: Transform, *, least: Array | None) -> xr.Dataset:
+def in_units_of_data(
+    result: xr.Dataset, transform: Transform, *, of_draws: Sequence[OfDraws] | None = None
+) -> xr.Dataset:
     """Take a result of transformed values back: everything is of the distribution of the values.
 
-    The probability of the least value is ``least``, of the shape of the mean, where it is known otherwise
-    than by quantiles.
+    Where draws predict together, ``of_draws`` has the moments of the field and those of an observation, of
+    the shape of the mean.
     """
     mean, std, quantile = result["mean"], result["std"], result["quantile"]
     what = str(mean.attrs["long_name"]).removeprefix("mean of ")
@@ -449,14 +451,13 @@ def in_units_of_data(result: xr.Dataset, transform: Transform, *, least: Array |
         said = {key: text for key, text in mean.attrs.items() if key == "units"}
         result = result.assign(median=median.assign_attrs(long_name=f"median of {what}", **said))
         return result.assign_attrs(transform_object=repr(transform))
-    if "field_quantile" in result:
-        field = quantiles_in_units(result["field_quantile"].values, transform)
+    if of_draws is not None:
+        field, observation = (
+            InUnits(found.mean, found.std, transform.inverse(rows.values), found.least)
+            for found, rows in zip(of_draws, (result["field_quantile"], quantile), strict=True)
+        )
     else:
-        field = normal_in_units(mean.values, std.values, transform)
-    if "field_quantile" not in result and result.attrs.get("recalibration") == "none":
-        observation = normal_in_units(mean.values, result["predictive_std"].values, transform)
-    else:
-        observation = quantiles_in_units(quantile.values, transform)
+        field, observation = _without_draws(result, transform)
     about = {key: said for key, said in mean.attrs.items() if key in ("units", "comment")}
     share = np.divide(field.std, std.values, out=np.zeros(mean.shape), where=std.values > 0.0)
     if "std_computational" in result:
@@ -478,7 +479,7 @@ def in_units_of_data(result: xr.Dataset, transform: Transform, *, least: Array |
     for name in ("drift_coefficient", "drift_coefficient_std"):
         if name in result:
             result[name].attrs["comment"] = "Of transformed values, over the unit of the term."
-    least = field.least if least is None else least
+    least = field.least
     if float(np.nanmax(least, initial=0.0)) > LEAST_PROBABILITY:
         value = float(transform.inverse(-np.inf))
         zero = "zero" if value == 0.0 else f"{value:.6g}, the least value"
@@ -497,6 +498,18 @@ def in_units_of_data(result: xr.Dataset, transform: Transform, *, least: Array |
         result.attrs[TRANSFORM_OBJECT] = repr(transform)
     result.attrs.pop("noise_units", None)
     return result
+
+
+def _without_draws(result: xr.Dataset, transform: Transform) -> tuple[InUnits, InUnits]:
+    """Take field and observations back, by their quantiles or as normal distributions."""
+    mean, integrated = result["mean"].values, "field_quantile" in result
+    if integrated:
+        field = quantiles_in_units(result["field_quantile"].values, transform)
+    else:
+        field = normal_in_units(mean, result["std"].values, transform)
+    if not integrated and result.attrs.get("recalibration") == "none":
+        return field, normal_in_units(mean, result["predictive_std"].values, transform)
+    return field, quantiles_in_units(result["quantile"].values, transform)
 
 
 def dataset_of_samples(

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
@@ -104,10 +103,6 @@ class DrawnFields(NamedTuple):
     def part(self, chosen: slice | Indices) -> "DrawnFields":
         """Give some of the points."""
         return DrawnFields(self.means[..., chosen], self.scale[..., chosen])
-
-    def probability_below(self, value: float) -> Array:
-        """Probability (..., q) of a field no larger than a value: the mean over the draws."""
-        return np.asarray(ndtr((value - self.means) / self.scale[..., None, :]).mean(axis=-2))
 
     def distribution(self, noise_variance: float | Array = 0.0) -> Mixture:
         """Give the mixture of fields (q,), or of T fields (T, q), with noise on top."""

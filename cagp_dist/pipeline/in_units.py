@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from cagp_dist.arrays import Array
+from cagp_dist.pipeline.censoring import LITTLE
 from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
-from cagp_dist.pipeline.field_solves import Solution
+from cagp_dist.pipeline.field_solves import DrawnFields, Solution
 from cagp_dist.pipeline.recalibration import Distribution
 from cagp_dist.predictive import Gaussian, Predictive, QuantileTable
 from cagp_dist.predictive.transforms import Transform, Transformed
@@ -21,6 +23,10 @@ from cagp_dist.predictive.transforms import Transform, Transformed
 LEAST_STD = 1e-150  # in units of z, where a noise-free value leaves none
 
 AT_ONCE = 2**16  # targets whose distributions are worked out at a time
+
+# Of the quadrature of moments over the normal scores of each draw, from the end of the transform upwards
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
+FARTHEST = 9.0
 
 
 class InUnits(NamedTuple):
@@ -49,14 +55,80 @@ def quantiles_in_units(quantiles: Array, transform: Transform) -> InUnits:
 
 def field_in_units(solution: Solution, transform: Transform, factor: Array | None = None) -> InUnits:
     """Take what a solve says of the field back, (T, q), its standard deviations times a factor."""
+    if solution.drawn is not None:
+        assert factor is None  # no recalibration beside draws
+        assert solution.quantiles is not None
+        own = moments_of_draws(solution.drawn, transform)
+        return InUnits(own.mean, own.std, transform.inverse(np.moveaxis(solution.quantiles, 1, 0)), own.least)
     mean, by = solution.mean, np.ones(1) if factor is None else factor
     if solution.quantiles is None:
         return normal_in_units(mean, by * solution.std, transform)
     return quantiles_in_units(mean + by * (np.moveaxis(solution.quantiles, 1, 0) - mean), transform)
 
 
-def distribution_in_units(found: Distribution, transform: Transform, normal: Array | None) -> Distribution:
-    """Take distributions of observations back, (T, q); of normal ones ``normal`` has the means."""
+class OfDraws(NamedTuple):
+    """Moments in the unit of the data, of mixtures of draws (T, q)."""
+
+    mean: Array
+    std: Array
+    least: Array  # probability of the least value
+
+
+def moments_of_draws(
+    found: DrawnFields, transform: Transform, noise_variance: float | Array = 0.0
+) -> OfDraws:
+    """Take mixtures of draws back, with noise on top: what each draw says, averaged over them.
+
+    By quadrature above the end of the transform, below which y has its least value; 24 D q evaluations of
+    the inverse for D draws, or 24 q where these are alike.
+    """
+    means, q = found.means, found.means.shape[-1]
+    scale = np.maximum(np.hypot(found.scale, np.sqrt(noise_variance)), LEAST_STD)
+    apart = means.std(axis=-2)
+    alike = (apart <= LITTLE * scale).reshape(-1, q).all(axis=0)  # their mixture is normal
+    mean, std = np.full((2, *scale.shape), np.nan)
+    at_once = max(1, AT_ONCE // max(1, means.shape[-2]))
+    for start in range(0, q, at_once):
+        here = np.arange(start, min(start + at_once, q))
+        some = here[alike[here]]
+        if some.size:
+            centre, spread = means[..., some].mean(axis=-2), np.hypot(scale, apart)[..., some]
+            mean[..., some], std[..., some] = _averaged(centre[..., None, :], spread[..., None, :], transform)
+        some = here[~alike[here]]
+        if some.size:
+            mean[..., some], std[..., some] = _averaged(means[..., some], scale[..., None, some], transform)
+    least = ndtr((transform.end - means) / scale[..., None, :]).mean(axis=-2)
+    return OfDraws(mean, std, least)
+
+
+def _averaged(means: Array, scale: Array, transform: Transform) -> tuple[Array, Array]:
+    """Mean and standard deviation of values, over draws (..., D, q) of one scale (..., 1, q)."""
+    ends = (transform.end - means) / scale
+    least = transform.inverse(-np.inf) if np.isfinite(transform.end) else 0.0
+    start = np.clip(ends, -FARTHEST, FARTHEST)
+    half = 0.5 * (FARTHEST - start)
+    centre = transform.inverse(means.mean(axis=-2, keepdims=True))  # so that no digits cancel
+    first = ndtr(ends) * (least - centre)
+    second = first * (least - centre)
+    for node, weight in zip(NODES, WEIGHTS, strict=True):
+        score = start + half * (1.0 + node)
+        part = weight * half * np.exp(-0.5 * score**2) / np.sqrt(2.0 * np.pi)
+        apart = transform.inverse(means + scale * score) - centre
+        first += part * apart
+        second += part * apart**2
+    shift, square = first.mean(axis=-2), second.mean(axis=-2)
+    return centre[..., 0, :] + shift, np.sqrt(np.maximum(square - shift**2, 0.0))
+
+
+def distribution_in_units(
+    found: Distribution, transform: Transform, normal: Array | None, std: Array | None = None
+) -> Distribution:
+    """Take distributions of observations back, (T, q); of normal ones ``normal`` has the means.
+
+    Where standard deviations ``std`` of the values are known otherwise, they are these.
+    """
+    if std is not None:
+        return replace(found, std=std, quantiles=transform.inverse(found.quantiles))
     if normal is None:
         by_level = quantiles_in_units(np.moveaxis(found.quantiles, 1, 0), transform)
     else:

@@ -331,6 +331,23 @@ def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bo
     )
 
 
+def advice_of_means(mean: Array, likely: Array, observed: Observations, *, in_job: bool = False) -> str:
+    """Say where means (...) of the values come from a tail that no value shows; or nothing.
+
+    There they are above the largest observation and above ``likely`` (...), what one value in twenty exceeds.
+    """
+    largest = float(np.nanmax(observed.values_in_units))
+    beyond = np.count_nonzero((mean > largest) & (mean > likely))
+    if not beyond or observed.transform is None:
+        return ""
+    return (
+        f"At {beyond:,} of {np.count_nonzero(np.isfinite(likely)):,} places the mean is above the largest "
+        f"observation, {largest:.4g}, and above what one value in twenty exceeds: it follows from a tail of "
+        f"{observed.transform.text} that no observation shows. Take the median, which does not "
+        f"depend on it, or {_asking('auto', in_job)}, which compares transforms."
+    )
+
+
 def has_many_zeros(observed: Observations) -> bool:
     """Whether so many values are zero, and none is below, that they are no values of a normal field."""
     values = observed.values[observed.present]

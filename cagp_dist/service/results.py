@@ -25,7 +25,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.field_solves import SampledMap, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
-from cagp_dist.pipeline.in_units import distribution_in_units, field_in_units
+from cagp_dist.pipeline.in_units import distribution_in_units, field_in_units, moments_of_draws
 from cagp_dist.pipeline.labelled_fit import shared_stds, variances_of
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeansByLabel
@@ -191,9 +191,8 @@ class _Found:
         factor = distribution.correction(std, noise_variance)
         found = field_in_units(own, transform, factor if distribution.recalibrated else None)
         normal = mean if own.quantiles is None and not distribution.recalibrated else None
-        zero = None
-        if not np.isneginf(transform.end):
-            zero = found.least if own.drawn is None else own.drawn.probability_below(transform.end)
+        measured = None if own.drawn is None else moments_of_draws(own.drawn, transform, noise_variance).std
+        zero = None if np.isneginf(transform.end) else found.least
         if unfinished is not None:
             share = np.divide(found.std, std, out=np.zeros(std.shape), where=std > 0.0)
             unfinished = share * unfinished
@@ -201,7 +200,7 @@ class _Found:
             "mean": found.mean,
             "std": found.std,
             "computational_std": unfinished,
-            "distribution": distribution_in_units(distribution, transform, normal),
+            "distribution": distribution_in_units(distribution, transform, normal, measured),
             "median": found.median,
             "probability_zero": zero,
         }

@@ -58,7 +58,7 @@ from cagp_dist.service.sharp_jobs import FACTORS, sharpened
 from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_job
 from cagp_dist.service.task import PreparedJob, Simulations, choice_line, prepare_job
 from cagp_dist.service.transformed_jobs import TransformedJob, transformed_job
-from cagp_dist.service.values_as_they_are import without_flagged, words_of_values
+from cagp_dist.service.values_as_they_are import without_flagged, words_of_means, words_of_values
 from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import Workers, memory_limit, workers_of
 from cagp_dist.store.addresses import in_object_store
@@ -203,9 +203,7 @@ def run(
             prepared, compared = chosen.prepared, chosen.compared()
         fit, model = _fit(prepared, work, checkpoints)
         check_goes_on(prepared, model)
-        words = words_of_values(prepared, model, workers())
-        for said in words.values():
-            logger.warning("%s", said)
+        words = _logged(words_of_values(prepared, model, workers()))
         prepared = prepared.beside_outliers(model)
         task = prepared.task
         if task.carried is not None and fit is not None:
@@ -217,6 +215,7 @@ def run(
         solution = result.solution
         with clock.stage("Results"):
             groups = groups_of(prepared, result)
+        words |= _logged(words_of_means(prepared, groups))
         if not (solution.status.ok or publish_unconverged):
             by_variable = _scores(prepared, groups)
             return Outcome(None, solution.status, groups["calibration"], False, by_variable=by_variable)
@@ -296,6 +295,13 @@ def _outcome(
         by_variable=_scores(prepared, groups),
         published_as=output.name_of(path),
     )
+
+
+def _logged(words: dict[str, str]) -> dict[str, str]:
+    """Log what is said of values."""
+    for said in words.values():
+        logger.warning("%s", said)
+    return words
 
 
 def _scored(prepared: PreparedJob) -> dict[str, str]:

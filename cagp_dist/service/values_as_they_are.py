@@ -1,5 +1,6 @@
 """What a job says of its values: which are left out, which count less, and what would help the others."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,11 @@ from cagp_dist.fields.checked import CheckedObservations
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.robust_fit import looks_wrong
-from cagp_dist.pipeline.transform_choice import advice_of_values, has_many_zeros
+from cagp_dist.pipeline.transform_choice import advice_of_means, advice_of_values, has_many_zeros
 from cagp_dist.runtime import Executor
 from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store.earlier import EarlierRuns
+from cagp_dist.store.published_variables import QUANTILE_LEVEL
 
 SHOWN = 20  # flags that are named in a sentence
 
@@ -50,6 +52,23 @@ def words_of_values(prepared: PreparedJob, model: FittedModel, executor: Executo
             "[observations] leaves out what all others contradict."
         )
     return {name: said for name, said in found.items() if said}
+
+
+def words_of_means(prepared: PreparedJob, groups: Mapping[str, xr.Dataset]) -> dict[str, str]:
+    """Say where means of transformed values come from a tail that no value shows, as an attribute."""
+    points, name = prepared.points, prepared.points.variable.name
+    found = [group for group in groups.values() if {f"{name}_mean", f"{name}_quantile"} <= set(group)]
+    if points.transform is None or not found:
+        return {}
+    mean, likely = (
+        np.concatenate([np.ravel(each) for each in parts])
+        for parts in (
+            [group[f"{name}_mean"].values for group in found],
+            [group[f"{name}_quantile"].sel({QUANTILE_LEVEL: 0.95}).values for group in found],
+        )
+    )
+    said = advice_of_means(mean, likely, points, in_job=True)
+    return {"values_advice": said} if said else {}
 
 
 def outliers_said(model: FittedModel) -> dict[str, object]:

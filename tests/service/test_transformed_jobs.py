@@ -123,6 +123,15 @@ def test_zeros_are_censored_as_by_a_call(folder):
     assert_same(outcome.path, call(folder, "sqrt", table="known.csv", variable="rain"), "rain")
 
 
+@pytest.mark.exhaustive
+def test_a_mean_that_is_that_of_a_tail_is_said(folder):
+    wide = {"lengthscale": 0.08, "variance": 36.0, "noise_variance": 0.05}
+    outcome = run(job(folder, "log", variable="rain", prior=wide))
+    attributes = read_group(outcome.path).attrs
+    assert "above the largest observation" in attributes["values_advice"]
+    assert 'transform = "auto" in [prior]' in attributes["values_advice"]
+
+
 def test_scores_are_those_of_the_values(folder):
     """By quadrature over the published quantiles' own distribution, a lognormal one."""
     outcome = run(job(folder, "log"))
