@@ -79,6 +79,7 @@ def test_a_time_that_no_file_has_is_missing_whatever_else_is_damaged(tmp_path, c
     assert missing.kind == "source missing"
     assert "2 files of it cannot be read" in missing.reason
     assert not any(str(path) in missing.reason for path in bad)
+    assert all(day.failed.reason.count(day.failed.what) == 1 for day in found if day.time is None)
     assert not [each for each in caplog.messages if "left out" in each], "they were told already"
 
 

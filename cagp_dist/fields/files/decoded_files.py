@@ -52,13 +52,15 @@ def told_of(error: CagpError) -> Told:
 
 
 def told_error(told: Told, *, what: str) -> ConfigurationError | DataError | FullDiskError:
-    """Make an error of what a child process has written down, naming ``what``."""
+    """Make an error of what a child process has written down, naming ``what`` once."""
     kinds: dict[str, type[ConfigurationError | DataError | FullDiskError]] = {
         each.__name__: each for each in (ConfigurationError, DamagedFileError, FullDiskError, NotReadyError)
     }
     remedies = [Remedy[each[0]] if len(each) == 1 else Setting(*each) for each in told["remedies"]]
     kind = kinds.get(told["kind"], DataError)
-    return kind(f"{what}: {told['text']}", key=told["key"], remedies=tuple(remedies))
+    text = told["text"]
+    named = text if text.startswith(what) else f"{what}: {text}"
+    return kind(named, key=told["key"], remedies=tuple(remedies))
 
 
 def saved_listings(folder: Path) -> list[Any]:
