@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri, ndtri_exp
+from scipy.sparse import csr_array
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.gram.dense import DenseGram
@@ -34,6 +35,8 @@ MOST_DENSE, NEIGHBOURS = 2_000, 32
 PLACES_AT_ONCE = 1_024
 
 TARGETS_AT_ONCE = 4_096
+
+FAR = -30.0  # Standard deviations of a bound below what is expected from where on logarithms are needed
 
 # Standard deviation of what draws predict, in units of the error bar, up to which their mixture is normal
 LITTLE = 0.1
@@ -153,9 +156,12 @@ def tobit(z: Array, hidden: Mask) -> tuple[float, float]:
 
 def _below(centre: Array, spread: Array, bound: Array, generator: np.random.Generator) -> Array:
     """Draw normal numbers given that they are below a bound."""
-    tail = log_ndtr((bound - centre) / spread)
-    uniform = np.log(1.0 - generator.random(centre.shape))  # of (0, 1]
-    return np.asarray(np.minimum(centre + spread * ndtri_exp(tail + uniform), bound))
+    uniform = 1.0 - generator.random(centre.shape)  # of (0, 1]
+    at = (bound - centre) / spread
+    score = ndtri(ndtr(at) * uniform)
+    if (far := at < FAR).any():  # where probabilities are too small to be numbers
+        score[far] = ndtri_exp(log_ndtr(at[far]) + np.log(uniform[far]))
+    return np.asarray(np.minimum(centre + spread * score, bound))
 
 
 def _dense(
@@ -206,9 +212,12 @@ def _by_neighbours(
     every[hidden] -= spread[:, :1]
     bound = (z - known)[hidden]
     groups = _apart(hidden, near, z.size)
+    rows = np.arange(0, near.size + 1, NEIGHBOURS)
+    system = csr_array((weights.ravel(), near.ravel(), rows), shape=(hidden.size, z.size))
+    parts = [system[group] for group in groups]
     for _ in range(SWEEPS // 2):
-        for group in groups:
-            centre = np.einsum("im,imd->id", weights[group], every[near[group]])
+        for group, part in zip(groups, parts, strict=True):
+            centre: Array = np.asarray(part @ every)
             every[hidden[group]] = _below(centre, spread[group, :1], bound[group, None], generator)
     return np.asarray(every[hidden] + known[hidden][:, None])
 

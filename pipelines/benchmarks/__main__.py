@@ -275,6 +275,20 @@ def _scattered_summary(results: dict[str, Figures]) -> list[Line]:
                 Line("    of all processors together", fit["processor_seconds"], f"<= {2 * most_seconds}"),
                 Line("    standard errors off the truth, at most", fit["standard_errors_off"], "<= 4"),
             ]
+    if found := results.get("transformed"):
+        text = "transforms: 10^5 points, 64,800 targets, processor seconds over plain: "
+        lines.append(Line(f"{text}square root", found["times_sqrt"], "<= 1.1"))
+        lines += [Line(f"    {name}", found[f"times_{name}"]) for name in ("log", "box_cox")]
+    if found := results.get("censored"):
+        text = "censored: 10^5 points, 30 % of them zero, processor seconds over plain"
+        lines.append(Line(text, found["times_sqrt"], "<= 5"))
+    if found := results.get("checked"):
+        lines += [
+            Line("check: 10^6 values: seconds", found["seconds"], "<= 60"),
+            Line("    of all processors together", found["processor_seconds"], "<= 120"),
+            Line("    part of wrong values that is found", found["found"], ">= 0.98"),
+            Line("    part of flags that is false", found["false"], "<= 0.07"),
+        ]
     if workers := results.get("stored_workers"):
         text = "neighbours from store to store: two Dask workers times one"
         lines.append(Line(text, workers["ratio_stored"], ">= 1.8"))
