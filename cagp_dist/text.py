@@ -1,8 +1,9 @@
 """Numbers and names as people write them: bytes, durations, lists of names."""
 
 import difflib
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,12 @@ def printable(text: str) -> str:
 def in_one_line(text: str) -> str:
     """Write a text on one line, without anything that a terminal obeys: no name in it begins another line."""
     return printable(" ".join(text.splitlines()))
+
+
+def json_line(found: Mapping[str, object]) -> str:
+    """Write an object as JSON on one line, without anything that a terminal obeys."""
+    text = json.dumps(found, ensure_ascii=False)
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
 def is_loopback(host: str | None) -> bool:

@@ -27,6 +27,7 @@ from cagp_dist.errors import NotReadyError, NumericalError
 from cagp_dist.service.events import Event
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.metrics import Metrics
+from cagp_dist.text import json_line
 
 from .jobs import job_text, map_grid, random_points
 from .prometheus import metrics_of
@@ -710,6 +711,11 @@ def test_no_name_in_a_log_begins_a_line_or_is_obeyed_by_a_terminal(capsys):
     assert "all is lost" in said
     assert not any(letter in said for letter in "\x1b\x07\r\x9b\u202e")
     assert not any(line.startswith("2026-01-01") for line in said.splitlines())
+    assert json_line({"text": name}).isprintable()
+    assert json.loads(json_line({"text": name})) == {"text": name}
+    found = cagp("status", f"{name}/out")
+    assert (found.exit_code, "all is lost" in found.stderr) == (2, True)
+    assert not any(line.startswith("2026-01-01") for line in found.stderr.splitlines())
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o700, False), (0o777, True), (0o775, True)])

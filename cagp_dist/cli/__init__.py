@@ -34,6 +34,7 @@ from cagp_dist.cli.options import (
     unwrapped,
 )
 from cagp_dist.cli.options import examples as _examples
+from cagp_dist.text import in_one_line
 
 if TYPE_CHECKING:
     from cagp_dist.service.jobfile.job import Job
@@ -226,7 +227,7 @@ def plan(
         from cagp_dist.service.job_plan import JobPlan, plan_job
 
         def show(found: JobPlan) -> None:
-            typer.echo("\n".join([found.size.line(), *found.lines()]))
+            typer.echo("\n".join(map(in_one_line, [found.size.line(), *found.lines()])))
 
         checked = loaded_job(job, times, scheduler, insecure)
         if threads is not None and workers is None:
@@ -338,7 +339,7 @@ def verify_command(
                     typer.echo(f"solved again, differs by at most {difference:.1e} prior standard deviations")
             except NotSolvedAgainError as error:
                 not_again.append(error)
-                typer.echo(str(error))
+                typer.echo(in_one_line(str(error)))
         if (found := check_series(output)) is not None:
             typer.echo(
                 f"undamaged  {found.version}: {found.times} times, {found.compared} equal to their runs"

@@ -7,6 +7,7 @@ import typer
 
 from cagp_dist.cli.display import Display, reported_errors
 from cagp_dist.cli.options import Debug, argument, examples, option
+from cagp_dist.text import in_one_line
 
 if TYPE_CHECKING:
     from cagp_dist.fields.checked import CheckedObservations
@@ -95,6 +96,8 @@ def _show(found: "CheckedObservations") -> None:
     typer.echo(f"{checked.count:,} of {found.points.count:,} values are flagged (rate {checked.rate:g})")
     if checked.count:
         worst = found.worst()
-        typer.echo(worst[:SHOWN].to_string(index=False, float_format=lambda number: f"{number:.5g}"))
+        shown = worst[:SHOWN].map(lambda cell: in_one_line(cell) if isinstance(cell, str) else cell)
+        shown = shown.rename(columns=in_one_line)
+        typer.echo(shown.to_string(index=False, float_format=lambda number: f"{number:.5g}"))
         if len(worst) > SHOWN:
             typer.echo(f"... and {len(worst) - SHOWN:,} others, which --output writes")

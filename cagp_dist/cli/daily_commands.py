@@ -281,7 +281,7 @@ def health_command(
         except CagpError as error:
             faults = [str(error)]
         if faults:
-            typer.echo(f"unhealthy: {'; '.join(faults)}")
+            typer.echo(in_one_line(f"unhealthy: {'; '.join(faults)}"))
             raise typer.Exit(1)
         said = status.left_out()
         typer.echo(f"healthy: {status.summary()}{'; left out: ' if said else ''}{said}")

@@ -105,8 +105,13 @@ def _warn_of_shared_code() -> None:
         )
 
 
+def _plain(text: str) -> str:
+    """Write a text on one line, without markup or anything that a terminal obeys."""
+    return escape(in_one_line(text.strip()))
+
+
 def _say(console: Console, headline: str, text: str) -> None:
-    text = "\n".join(map(printable, text.split("\n")))
+    text = "\n  ".join(map(printable, text.split("\n")))  # no name begins a line of its own
     said = f"{stamp()}[bold red]{headline}[/bold red] {escape(text)}"
     console.print(said, soft_wrap=True, highlight=False)
 
@@ -191,7 +196,7 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     out = Console(highlight=False)
     scores = outcome.calibration
     for name, own in outcome.by_variable.items():
-        out.print(f"{escape(name)}:" if name else "", end="\n" if name else "")
+        out.print(f"{_plain(name)}:" if name else "", end="\n" if name else "")
         out.print(_score_table(own))
     if outcome.regions is not None:
         _show_regions(out, outcome.regions)
@@ -200,7 +205,7 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
         """Print a line, in yellow if a verdict found a fault."""
         if text is not None:
             style = "" if status in ("consistent", "undecided") else "yellow"
-            out.print(f"{label:<8}{escape(text)}", style=style, soft_wrap=True)
+            out.print(f"{label:<8}{_plain(text)}", style=style, soft_wrap=True)
 
     said = scores.attrs
     say("recal.", said.get("recalibration_statement"))
@@ -239,7 +244,7 @@ def _score_table(scores: "xr.Dataset") -> Table:
         cells = (
             "" if each is None else form(float(each if level is None else each[level])) for each in found
         )
-        table.add_row(title, *cells, meaning)
+        table.add_row(title, *map(_plain, cells), meaning)
 
     for name, title, _, meaning in SCORES[:-1]:  # a p-value of dependent points means little
         add(title, name, meaning)
@@ -256,7 +261,7 @@ def _show_regions(out: Console, regions: "xr.Dataset") -> None:
 
     names = [variable.name for variable in variables_in(regions)]
     for name in names:
-        out.print(f"{escape(name)}:" if len(names) > 1 else "", end="\n" if len(names) > 1 else "")
+        out.print(f"{_plain(name)}:" if len(names) > 1 else "", end="\n" if len(names) > 1 else "")
         _show_regions_of(out, regions, name)
 
 
@@ -279,7 +284,7 @@ def _show_regions_of(out: Console, regions: "xr.Dataset", name: str) -> None:
         if unfinished is not None:
             part = float(unfinished[index])
             row.append(f"≤ {part:.{decimals(part)}f} {units}" if part > 0.0 else "none")
-        table.add_row(escape(region), *map(str.strip, row), str(last["region_definition"].values[index]))
+        table.add_row(*map(_plain, (region, *row, str(last["region_definition"].values[index]))))
     out.print(table)
 
 
@@ -305,19 +310,19 @@ def show_runs(runs: "Sequence[RunEntry]") -> None:
             run.key[:KEY_DIGITS],
             run.created[:16].replace("T", " "),
             _span(run.times),
-            escape(_file_name(run.source)),
-            escape(run.solver.partition(",")[0]),
+            _plain(_file_name(run.source)),
+            _plain(run.solver.partition(",")[0]),
             "" if run.observations is None else f"{run.observations:,}",
-            *(amount(scores[name], run.units) if name in scores else "" for name in ("rmse", "crps")),
+            *(_plain(amount(scores[name], run.units)) if name in scores else "" for name in ("rmse", "crps")),
             f"{scores['nll']:.3f}" if "nll" in scores else "",
             f"{scores['coverage']:.1%}" if "coverage" in scores else "",
-            run.status,
-            run.calibration_status,
+            _plain(run.status),
+            _plain(run.calibration_status),
         )
     out.print(table)
     for run in runs:
         if run.fault:
-            out.print(f"{run.key}: {escape(run.fault)}", style="yellow", soft_wrap=True)
+            out.print(f"{run.key}: {_plain(run.fault)}", style="yellow", soft_wrap=True)
 
 
 def _file_name(source: str) -> str:
@@ -365,5 +370,5 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         )
     if result.log_likelihood is not None:
         out.print(f"log-likelihood  {result.log_likelihood:.2f}")
-    out.print(f"status  {result.status.value}: {escape(fitted.advice)}", soft_wrap=True)
+    out.print(f"status  {result.status.value}: {_plain(fitted.advice)}", soft_wrap=True)
     out.print(f"\n{escape(prior_table(job.prior, fitted))}", soft_wrap=True)

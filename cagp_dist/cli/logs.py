@@ -1,6 +1,5 @@
 """What programs read of a running job: one line of JSON per event, and figures for monitoring at its end."""
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import typer
 from cagp_dist.cli.display import Display, reported_errors
 from cagp_dist.cli.options import option
 from cagp_dist.cli.records import timestamp
+from cagp_dist.text import json_line
 
 if TYPE_CHECKING:
     from cagp_dist.service.events import Event
@@ -83,7 +83,7 @@ class JsonLines:
 
     def _write(self, event: str, stage: str, text: str, **more: float) -> None:
         line = {"time": timestamp("milliseconds"), "event": event, "stage": stage, "text": text, **more}
-        typer.echo(json.dumps(line, ensure_ascii=False), err=True)
+        typer.echo(json_line(line), err=True)
 
 
 def log_of(log_format: LogFormat) -> Display | JsonLines:

@@ -1,13 +1,12 @@
 """What is written on standard error beside progress: records of Python's logging, with their times."""
 
-import json
 import logging
 import sys
 from datetime import UTC, datetime
 
 import typer
 
-from cagp_dist.text import printable
+from cagp_dist.text import json_line, printable
 
 # Loggers of the cluster's libraries. Where a scheduler is lost they say so many times, with tracebacks.
 OTHERS = ("distributed", "tornado", "asyncio", "bokeh")
@@ -38,7 +37,7 @@ class Records(logging.Handler):
         theirs = record.name.partition(".")[0] in OTHERS
         try:
             if self._as_json:
-                typer.echo(json.dumps(_line(record), ensure_ascii=False), err=True)
+                typer.echo(json_line(_line(record)), err=True)
             elif self._debug or not theirs:
                 between = "\n" if self._debug else "\n  "  # no name begins a line of its own
                 text = self.format(record) if self._debug else record.getMessage()

@@ -11,6 +11,7 @@ import typer
 
 from cagp_dist.cli.display import reported_errors, show_runs
 from cagp_dist.cli.options import Debug, Output, OutputFolder, Root, argument, option
+from cagp_dist.text import in_one_line
 
 Certificates = Annotated[
     Path,
@@ -117,7 +118,7 @@ def drift_command(
 
         found = drift_of_series(root, last=last)
         for line in found.lines():
-            typer.echo(line)
+            typer.echo(in_one_line(line))
         if found.alarm:
             raise typer.Exit(DRIFTED)
 

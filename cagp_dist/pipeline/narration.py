@@ -15,7 +15,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.headway import Headway
 from cagp_dist.pipeline.defaults import QUICK_SECONDS
 from cagp_dist.runtime.deadlines import Deadlines
-from cagp_dist.text import bytes_text, rough_duration
+from cagp_dist.text import bytes_text, in_one_line, rough_duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -146,7 +146,7 @@ class Narrator:
         if on_screen():
             from rich.console import Console
 
-            Console(stderr=True).print(text, soft_wrap=True, highlight=False, markup=False)
+            Console(stderr=True).print(in_one_line(text), soft_wrap=True, highlight=False, markup=False)
         else:
             _log.log(level, text)
 
