@@ -27,6 +27,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, cast
 
 import numpy as np
@@ -38,7 +39,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cagp_dist.compiled import Embedding
     from cagp_dist.profiles import CompiledProfile, Part
@@ -138,27 +139,32 @@ class Layout(NamedTuple):
                 key="label-range",
             )
 
-    @classmethod
-    def union(cls, layouts: "Sequence[Layout]") -> "Layout":
+    @staticmethod
+    def union(layouts: "Iterable[Layout]") -> "Layout":
         """Give the layout of points that have all axes of several."""
-        axes = in_order_of_columns({axis for layout in layouts for axis in layout.axes})
-        space = {layout.space for layout in layouts}
-        known = {layout.globe for layout in layouts} - {None}
-        if len(known) > 1:
-            raise ArgumentError(
-                "the parts of a kernel have directions of a plane and of the globe; expected one of them.",
-                key="kernel-of-space",
-            )
-        globe = known.pop() if known else None
-        if axes:
-            return cls(SPACE_COLUMNS, axes, globe)
-        if len(space) > 1:
-            raise ArgumentError(
-                f"the parts of a kernel are of points with {' and '.join(map(str, sorted(space)))} "
-                "coordinates; expected the same number.",
-                key="lengthscales-and-coordinates",
-            )
-        return cls(space.pop(), (), globe)
+        return _union(frozenset(layouts))
+
+
+@lru_cache(maxsize=1024)  # searches ask for the same ones again and again
+def _union(layouts: frozenset[Layout]) -> Layout:
+    axes = in_order_of_columns({axis for layout in layouts for axis in layout.axes})
+    space = {layout.space for layout in layouts}
+    known = {layout.globe for layout in layouts} - {None}
+    if len(known) > 1:
+        raise ArgumentError(
+            "the parts of a kernel have directions of a plane and of the globe; expected one of them.",
+            key="kernel-of-space",
+        )
+    globe = known.pop() if known else None
+    if axes:
+        return Layout(SPACE_COLUMNS, axes, globe)
+    if len(space) > 1:
+        raise ArgumentError(
+            f"the parts of a kernel are of points with {' and '.join(map(str, sorted(space)))} "
+            "coordinates; expected the same number.",
+            key="lengthscales-and-coordinates",
+        )
+    return Layout(space.pop(), (), globe)
 
 
 def lengthscales_in_space(kernel: "Kernel") -> tuple[float, ...]:
@@ -358,11 +364,12 @@ class Kernel(ABC):
         given = self.coordinates
         if given is None:
             return
-        if self.layout is not None:
-            self.layout.check(X)
+        layout = self.layout
+        if layout is not None:
+            layout.check(X)
             for part in self.parts:
                 for factor in part.factors:
-                    factor.check(self.layout, X)
+                    factor.check(layout, X)
             return
         if X.shape[1] != given:
             raise ArgumentError(
@@ -731,8 +738,10 @@ class Sum(Kernel):
         if len(parts) < 2 or not all(isinstance(part, Kernel) for part in parts):
             raise ArgumentError(f"parts is {self.parts!r}; expected two kernels or more.", key="kernel-parts")
         object.__setattr__(self, "parts", tuple(one for part in parts for one in part.parts))
+        if self.layout is not None:  # that of parts of different points is refused
+            return
         counts = {len(part.lengthscale) for part in self.parts if isinstance(part.lengthscale, tuple)}
-        if self.layout is None and len(counts) > 1:  # that of parts of different points is refused
+        if len(counts) > 1:
             raise ArgumentError(
                 f"the parts of a sum have lengthscales for {' and '.join(map(str, sorted(counts)))} "
                 "coordinates; expected the same number, or one lengthscale for all coordinates.",
