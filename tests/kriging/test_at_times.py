@@ -78,7 +78,7 @@ def test_a_kernel_is_chosen_and_hours_inform_each_other(drawn):
     assert found.attrs["hyperparameters"].startswith("plugged in: ")
 
 
-@pytest.mark.parametrize("shared", [0.3, 0.0])
+@pytest.mark.parametrize("shared", [0.3, pytest.param(0.0, marks=pytest.mark.exhaustive)])
 def test_what_lasts_at_a_place_is_told_from_weather(shared):
     """Drawn from a metric kernel plus a product: that sum is chosen, with numbers near the true ones.
 
@@ -104,6 +104,7 @@ def test_what_lasts_at_a_place_is_told_from_weather(shared):
     assert (staying.space.lengthscale > 0.02) == (shared > 0.0)
 
 
+@pytest.mark.exhaustive
 def test_many_stations_with_nothing_set_predict_as_with_true_numbers(monkeypatch):
     """CRPS and 90 % bars at twelve places without a station, for 16 stations that count as many."""
     monkeypatch.setattr(maps_at_times, "COMPARED", 150)

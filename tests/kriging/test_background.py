@@ -62,7 +62,9 @@ def dense(world, scale):
     return mean, std, innovations, G
 
 
-@pytest.mark.parametrize("solver", ["cholesky", cagp.Neighbours(120), cagp.GaussSeidel(2000)], ids=repr)
+@pytest.mark.parametrize(
+    "solver", ["cholesky", cagp.Neighbours(120), cagp.BlockGaussSeidel(200, 40)], ids=repr
+)
 @pytest.mark.parametrize("of_places", [False, True], ids=["number", "field"])
 def test_the_posterior_is_that_of_dense_algebra(world, of_places, solver):
     guess, spread, table, to, _ = world
@@ -85,7 +87,7 @@ def test_the_posterior_is_that_of_dense_algebra(world, of_places, solver):
     )
 
 
-@pytest.mark.parametrize("trend", ["constant", "regional_linear"])
+@pytest.mark.parametrize("trend", [pytest.param("constant", marks=pytest.mark.exhaustive), "regional_linear"])
 def test_a_mean_of_the_innovations_is_estimated_with_the_field(world, trend):
     """As of a map of the innovations alone, to which the background is added; and by dense algebra."""
     guess, spread, table, to, X = world

@@ -11,7 +11,9 @@ import xarray as xr
 from cagp_dist.errors import ArgumentError
 
 
-@pytest.mark.parametrize("first", ["cagp_dist, xarray", "xarray, cagp_dist"])
+@pytest.mark.parametrize(
+    "first", ["cagp_dist, xarray", pytest.param("xarray, cagp_dist", marks=pytest.mark.exhaustive)]
+)
 def test_the_accessor_is_there_in_whichever_order_both_are_imported(first: str) -> None:
     code = f"import {first}; xarray.Dataset.cagp; import importlib.resources as r; r.files(xarray)"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)

@@ -63,6 +63,7 @@ def test_few_observations_are_integrated_over_and_it_is_said(few):
     ],
 )
 def test_what_cannot_be_integrated_over_is_plugged_in_or_refused(few, settings, why):
+    settings = {"kernel": "matern32", **settings}
     assert cagp.krige(few, to=TO, **settings).attrs["hyperparameters"].startswith(f"plugged in: {why}")
     with pytest.raises(ArgumentError) as refusal:
         cagp.krige(few, to=TO, hyperparameters="integrate", **settings)
@@ -86,7 +87,12 @@ def test_many_observations_are_plugged_in_unless_the_likelihood_is_flat(monkeypa
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"nugget_std": None, "kernel": "matern32"}, {"noise_std": "absent"}]
+    "settings",
+    [
+        pytest.param({}, marks=pytest.mark.exhaustive),
+        pytest.param({"nugget_std": None, "kernel": "matern32"}, marks=pytest.mark.exhaustive),
+        {"noise_std": "absent"},
+    ],
 )
 def test_samples_draw_numbers_and_fields(few, settings):
     """Moments and quantiles of samples are those of the mixture."""

@@ -33,7 +33,9 @@ def krige(rows: dict[str, Array], **settings: Any) -> xr.Dataset:
     return cagp.krige(given, to=places, **{**SETTINGS, **settings})
 
 
-@pytest.mark.parametrize("hyperparameters", ["plug-in", "integrate"])
+@pytest.mark.parametrize(
+    "hyperparameters", [pytest.param("plug-in", marks=pytest.mark.exhaustive), "integrate"]
+)
 def test_values_that_are_wrong_hardly_count(hyperparameters: str) -> None:
     rows = table()
     found = krige(rows, outliers="robust", hyperparameters=hyperparameters)

@@ -166,12 +166,17 @@ def test_noise_and_means_are_given_by_variable() -> None:
         noise_std={"tmin": 0.5},
         mean={"tmin": 10.0, "tmax": "regional_linear"},
         kernel="matern32",
+        hyperparameters="plug-in",
         progress=False,
     )
     assert np.isfinite(found["tmin_mean"]).all()
     assert found.attrs["noise_std_tmin"] >= 0.5
     far = cagp.Kriging(
-        value=["tmin", "tmax"], mean={"tmin": 10.0, "tmax": -3.0}, kernel="matern32", progress=False
+        value=["tmin", "tmax"],
+        mean={"tmin": 10.0, "tmax": -3.0},
+        kernel="matern32",
+        hyperparameters="plug-in",
+        progress=False,
     ).fit(table)
     with pytest.warns(UserWarning, match="no observation is near"):
         prior = far.predict(pd.DataFrame({"lat": [-40.0], "lon": [170.0]}))
@@ -188,7 +193,8 @@ def test_a_dataset_is_mapped_at_each_of_its_times() -> None:
     stations = xr.Dataset(
         two, {"latitude": ("station", table["lat"]), "longitude": ("station", table["lon"]), "time": times}
     )
-    found = cagp.krige(stations, to=2.0, value=["tmin", "tmax"], kernel="matern32", progress=False)
+    given = {"kernel": "matern32", "hyperparameters": "plug-in", "progress": False}
+    found = cagp.krige(stations, to=2.0, value=["tmin", "tmax"], **given)
     assert found["tmin_mean"].dims == found["tmax_std"].dims == ("time", "latitude", "longitude")
     np.testing.assert_array_equal(found["time"], times)
     shift = found["tmax_mean"][1] - found["tmax_mean"][0]
@@ -256,7 +262,8 @@ def test_a_variable_is_not_starved_by_gaps() -> None:
     days[0].loc[:20, "tmax"] = np.nan
     days[1].loc[20:, "tmax"] = np.nan
     both = pd.concat(days, ignore_index=True)
-    model = cagp.Kriging(value=["tmin", "tmax"], kernel="matern32", progress=False).fit(both)
+    given = {"kernel": "matern32", "hyperparameters": "plug-in", "progress": False}
+    model = cagp.Kriging(value=["tmin", "tmax"], **given).fit(both)
     assert model._learned.sites is not None
     assert model._learned.sites.times.size == 1
     assert model._learned.sites.chosen.size > 55

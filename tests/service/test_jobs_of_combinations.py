@@ -79,8 +79,13 @@ def call_beside(rows, groups, deep, **given):
     ("deep", "prior", "given"),
     [
         (True, 'bias_by = "ship"', {"bias_by": "ship"}),
-        (True, 'anisotropy = "fit"', {"anisotropy": "fit"}),
-        (False, 'bias_by = "ship"\nanisotropy = "fit"', {"bias_by": "ship", "anisotropy": "fit"}),
+        pytest.param(True, 'anisotropy = "fit"', {"anisotropy": "fit"}, marks=pytest.mark.exhaustive),
+        pytest.param(
+            False,
+            'bias_by = "ship"\nanisotropy = "fit"',
+            {"bias_by": "ship", "anisotropy": "fit"},
+            marks=pytest.mark.exhaustive,
+        ),
     ],
     ids=["ships at depths", "ellipse at depths", "ellipse and ships"],
 )

@@ -160,6 +160,7 @@ variable = ["tmin", "tmax"]
 test = {{ kind = "random", count = 12, seed = 3 }}
 map = {{ kind = "grid", resolution_degrees = 5.0 }}
 [prior]
+hyperparameters = "plug-in"
 kernel = "matern32"
 [output]
 root = "{root}/out"
@@ -176,7 +177,8 @@ def test_two_variables_of_a_job_are_those_of_a_call_without_the_places_that_are_
     kept = table[np.isin(table["lat"].round(6), observed["latitude"].values.round(6))]
     assert len(kept) == 58
     at = pd.DataFrame({"lat": held_out["latitude"].values, "lon": held_out["longitude"].values})
-    found = cagp.krige(kept, value=["tmin", "tmax"], to=at, kernel="matern32", progress=False)
+    given = {"kernel": "matern32", "hyperparameters": "plug-in", "progress": False}
+    found = cagp.krige(kept, value=["tmin", "tmax"], to=at, **given)
     noise = json.loads(groups.attrs["noise_variances"])
     for name, scores in (("tmin", groups["calibration"]), ("tmax", groups["calibration_tmax"])):
         mean, std = (held_out[f"{name}_{kind}"].values[0] for kind in ("mean", "std"))
@@ -216,8 +218,7 @@ def test_errors_of_two_variables_at_a_place_that_go_together_are_noise_of_each(t
     undated = table.assign(sigma=np.where(np.arange(70) % 2, 0.2, 0.4))
     undated.to_csv(root / "undated.csv", index=False)
     noise = {"tmin": "sigma", "tmax": 0.2}  # and rows that lack tmin know nothing of its noise
-    plugged_in = 'nugget_correlation = true\nhyperparameters = "plug-in"\n[output]'  # seconds are saved
-    text = job.replace("[output]", plugged_in).replace("/out", "/pairs")
+    text = job.replace("[output]", "nugget_correlation = true\n[output]").replace("/out", "/pairs")
     text = text.replace("[design]", 'noise_std = { tmin = "sigma", tmax = 0.2 }\n[design]')
     (root / "pairs.toml").write_text(text.replace("two.csv", "undated.csv"))
     path = cagp.run(root / "pairs.toml").path
@@ -258,8 +259,10 @@ def test_a_plan_counts_the_searches_that_are_made(two, ships, monkeypatch):
 
     for (root, job, _), kernel in ((two, "auto"), (ships, "matern32")):
         name = f"planned-{kernel}"
-        plugged_in = f'"{kernel}"\nhyperparameters = "plug-in"'
-        text = job.replace('"matern32"', plugged_in).replace(f"{root}/out", f"{root}/{name}")
+        text = job.replace('hyperparameters = "plug-in"\n', "")
+        text = text.replace('"matern32"', f'"{kernel}"\nhyperparameters = "plug-in"').replace(
+            f"{root}/out", f"{root}/{name}"
+        )
         text = text.replace('{ kind = "folds", count = 3 }', '{ kind = "random", count = 24, seed = 2 }')
         (root / "planned.toml").write_text(text)
         plan = plan_job(load_job(root / "planned.toml"))

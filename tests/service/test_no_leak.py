@@ -115,11 +115,6 @@ def assert_same_bits(one, other):
 @pytest.mark.parametrize(
     ("design", "settings", "change"),
     [
-        (
-            {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
-            {"recalibration": "local-scale"},
-            None,
-        ),
         pytest.param(
             {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
             {"recalibration": "local-scale"},
@@ -169,7 +164,6 @@ def assert_same_bits(one, other):
     ],
     ids=[
         "points",
-        "ordinary mean",
         "gaps",
         "whole grid",
         "blocks",
