@@ -18,15 +18,11 @@ from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DrawnFields, Solution
 from cagp_dist.pipeline.recalibration import Distribution
 from cagp_dist.predictive import Gaussian, Predictive, QuantileTable
-from cagp_dist.predictive.transforms import Transform, Transformed
+from cagp_dist.predictive.transforms import Transform, Transformed, of_normals
 
 LEAST_STD = 1e-150  # in units of z, where a noise-free value leaves none
 
 AT_ONCE = 2**16  # targets whose distributions are worked out at a time
-
-# Of the quadrature of moments over the normal scores of each draw, from the end of the transform upwards
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
-FARTHEST = 9.0
 
 
 class InUnits(NamedTuple):
@@ -79,8 +75,8 @@ def moments_of_draws(
 ) -> OfDraws:
     """Take mixtures of draws back, with noise on top: what each draw says, averaged over them.
 
-    By quadrature above the end of the transform, below which y has its least value; 24 D q evaluations of
-    the inverse for D draws, or 24 q where these are alike.
+    By quadrature above the end of the transform, below which y has its least value; 32 D q evaluations of
+    the inverse for D draws, or 32 q where these are alike.
     """
     means, q = found.means, found.means.shape[-1]
     scale = np.maximum(np.hypot(found.scale, np.sqrt(noise_variance)), LEAST_STD)
@@ -93,31 +89,14 @@ def moments_of_draws(
         some = here[alike[here]]
         if some.size:
             centre, spread = means[..., some].mean(axis=-2), np.hypot(scale, apart)[..., some]
-            mean[..., some], std[..., some] = _averaged(centre[..., None, :], spread[..., None, :], transform)
+            mean[..., some], std[..., some] = of_normals(
+                centre[..., None, :], spread[..., None, :], transform
+            )
         some = here[~alike[here]]
         if some.size:
-            mean[..., some], std[..., some] = _averaged(means[..., some], scale[..., None, some], transform)
+            mean[..., some], std[..., some] = of_normals(means[..., some], scale[..., None, some], transform)
     least = ndtr((transform.end - means) / scale[..., None, :]).mean(axis=-2)
     return OfDraws(mean, std, least)
-
-
-def _averaged(means: Array, scale: Array, transform: Transform) -> tuple[Array, Array]:
-    """Mean and standard deviation of values, over draws (..., D, q) of one scale (..., 1, q)."""
-    ends = (transform.end - means) / scale
-    least = transform.inverse(-np.inf) if np.isfinite(transform.end) else 0.0
-    start = np.clip(ends, -FARTHEST, FARTHEST)
-    half = 0.5 * (FARTHEST - start)
-    centre = transform.inverse(means.mean(axis=-2, keepdims=True))  # so that no digits cancel
-    first = ndtr(ends) * (least - centre)
-    second = first * (least - centre)
-    for node, weight in zip(NODES, WEIGHTS, strict=True):
-        score = start + half * (1.0 + node)
-        part = weight * half * np.exp(-0.5 * score**2) / np.sqrt(2.0 * np.pi)
-        apart = transform.inverse(means + scale * score) - centre
-        first += part * apart
-        second += part * apart**2
-    shift, square = first.mean(axis=-2), second.mean(axis=-2)
-    return centre[..., 0, :] + shift, np.sqrt(np.maximum(square - shift**2, 0.0))
 
 
 def distribution_in_units(

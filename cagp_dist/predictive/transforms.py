@@ -29,6 +29,10 @@ INVERSE = 1e-6
 # How far beyond the data an inverse is looked at, in parts of the range of what they become, and at how many
 BEYOND, LOOKED_AT = 2.0, 1_001
 
+# Of the quadrature of moments over normal scores, from the end of a transform upwards
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(32)
+FARTHEST = 9.0
+
 # Part by which the slope that an object says may differ from that between values next to each other
 SLOPE = 0.05
 
@@ -410,14 +414,38 @@ class Transformed(Predictive):
     def _moments(self) -> tuple[Array, Array]:
         """Of a normal base and a logarithm ``exp(m + s^2 / 2) - c``; of a square root in closed form, too."""
         base, transform = self.base, self.transform
-        if not (
-            isinstance(transform, BoxCox) and transform.power in (0.0, 0.5) and isinstance(base, Gaussian)
-        ):
+        if not (isinstance(transform, BoxCox) and isinstance(base, Gaussian)):
             return super()._moments
+        if transform.power not in (0.0, 0.5):
+            location, scale = base.location.reshape(1, -1), base.scale.reshape(1, -1)
+            mean, std = of_normals(location, scale, transform)
+            return mean.reshape(self.shape), std.reshape(self.shape)
         if transform.power:
             return _moments_of_square(1.0 + 0.5 * base.location, 0.5 * base.scale, transform.shift)
         centre = np.exp(base.location + 0.5 * base.scale**2)
         return centre - transform.shift, centre * np.sqrt(np.expm1(base.scale**2))
+
+
+def of_normals(means: Array, scale: Array, transform: Transform) -> tuple[Array, Array]:
+    """Mean and standard deviation of values, over D normal distributions (..., D, q) of scales (..., 1, q).
+
+    By quadrature above the end of the transform, below which there is its least value.
+    """
+    ends = (transform.end - means) / scale
+    least = transform.inverse(-np.inf) if np.isfinite(transform.end) else 0.0
+    start = np.clip(ends, -FARTHEST, FARTHEST)
+    half = 0.5 * (FARTHEST - start)
+    centre = transform.inverse(means.mean(axis=-2, keepdims=True))  # so that no digits cancel
+    first = ndtr(ends) * (least - centre)
+    second = first * (least - centre)
+    for node, weight in zip(NODES, WEIGHTS, strict=True):
+        score = start + half * (1.0 + node)
+        part = weight * half * np.exp(-0.5 * score**2) / np.sqrt(2.0 * np.pi)
+        apart = transform.inverse(means + scale * score) - centre
+        first += part * apart
+        second += part * apart**2
+    shift, square = first.mean(axis=-2), second.mean(axis=-2)
+    return centre[..., 0, :] + shift, np.sqrt(np.maximum(square - shift**2, 0.0))
 
 
 def _moments_of_square(a: Array, b: Array, shift: float) -> tuple[Array, Array]:

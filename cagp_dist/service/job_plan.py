@@ -23,6 +23,7 @@ from cagp_dist.pipeline import (
     bytes_of_weights,
     chosen_solver,
 )
+from cagp_dist.pipeline.censoring import DRAWS, FIT_DRAWS, ROUNDS
 from cagp_dist.pipeline.cross_validation import usual_errors
 from cagp_dist.pipeline.defaults import FOLDS
 from cagp_dist.pipeline.field_solves import bounds_are_cheap
@@ -39,6 +40,13 @@ from cagp_dist.pipeline.solve_plans import (
     work_of_left_out,
 )
 from cagp_dist.pipeline.steps import fits_of_folds
+from cagp_dist.pipeline.values_plans import (
+    ROUNDS_OF_WEIGHTS,
+    work_of_check,
+    work_of_draws,
+    work_of_mixtures,
+    work_of_transforms,
+)
 from cagp_dist.service.carried_state import check_filter, check_one_time
 from cagp_dist.service.disk import DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.filtered_jobs import seen_elsewhere
@@ -75,6 +83,8 @@ class JobPlan:
     plan: Plan  # carried out once for all times, or once for each; of a cross-validation the largest solve
     fit: str = ""  # what is fitted before, for people; empty if nothing is
     of_fits: Work | None = None  # of that, and of fits without each fold
+    # of what is done for values that are not normal, or may be wrong: what that is, and what it takes
+    of_values: tuple[tuple[str, Work], ...] = ()
     of_errors: Work | None = None  # that correct error bars, where these are not in the solve
     fold: Plan | None = None  # of one fold of a cross-validation, where its solves are not all alike
     # of the samples of the map, which are drawn before; of the solve with the most observed points
@@ -112,19 +122,21 @@ class JobPlan:
         """The whole job."""
         samples = None if self.sampled is None else self.sampled.work
         sharp = None if self.sharp is None else self.sharp.work
-        others = (self.of_fits, samples, self.of_errors, sharp)
+        others = (self.of_fits, samples, self.of_errors, sharp, *(work for _, work in self.of_values))
         return reduce(add, [each for each in others if each is not None], self.of_solves)
 
     def lines(self) -> list[str]:
         """Return the plan as sentences for people."""
-        text = [self.fit] * bool(self.fit) + [self.choice] * bool(self.choice)
+        text = [f"{what}: about {work}" for what, work in self.of_values]
+        text += [self.fit] * bool(self.fit) + [self.choice] * bool(self.choice)
         text += [] if self.sampled is None else self.sampled.lines()
         text += self.plan.lines()
         text += [] if self.crew is None else worker_lines(self.plan, self.crew)
         text += [self.disk] * bool(self.disk)
         if self.solves > 1:
             why = "each uses different values" if self.size.apart else "the solver follows the values"
-            text.append(f"{self.solves} such solves, one for each time: {why}")
+            which = "time" if self.size.draws == 1 else "draw of each time"
+            text.append(f"{self.solves} such solves, one for each {which}: {why}")
         if self.of_errors is not None:
             observed = counted(self.size.observed, "observed point")
             said = {
@@ -161,7 +173,7 @@ def plan_job(
     if (field := peek(job)) is not None:
         covered = mean_of_job(job, field) if job.prior.covariates or job.prior.background else None
         seen = choose_points(job, field, covered)
-    size = _size(job, seen)
+    size = _with_draws(job, _size(job, seen), seen)
     if job.prior.is_previous and seen is not None:
         check_filter(job, seen.points, seen.design)
     if job.prior.is_previous:
@@ -175,6 +187,8 @@ def plan_job(
     found = replace(found, weights_bytes=kept_bytes(job.output, solver, found))
     need = found.disk_need(job.runtime.checkpoint_seconds)
     found = replace(found, disk=need.line(), choice=choice_line(job.solver, solver))
+    of_values = _of_values(job, size, seen, workers=found.plan.workers)
+    found = replace(found, of_values=of_values)
     if job.prior.numbers is None:
         fit, of_fits = _fit(job, size, seen, workers=found.plan.workers)
         found = replace(found, fit=fit, of_fits=of_fits)
@@ -247,8 +261,78 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
         )
         text += f", in {searches} searches"
     else:
+        if size.hidden:  # fits follow draws, and draws fits
+            often *= ROUNDS
+            sites = replace(sites, times=np.arange(FIT_DRAWS * sites.times.size))
         work = sites.work(table.kernel, deviating=noisy, workers=workers)
     return f"{text}: {f'{often} fits of ' if often > 1 else ''}about {work}", often * work
+
+
+def _with_draws(job: Job, size: Size, seen: ChosenPoints | None) -> Size:
+    """Count values that are censored, each field of which is drawn many times, where they were read."""
+    if seen is None or size.joined:
+        return size
+    points, train = seen.points, seen.design.train
+    values = points.values[:, train]
+    hidden = np.zeros(values.shape, dtype=np.bool_)
+    if points.limits is not None:
+        hidden |= points.limits[:, train]
+    if job.prior.transforms and np.nanmin(values) == 0.0:
+        hidden |= values == 0.0
+    return replace(size, hidden=int(hidden.sum()), draws=DRAWS) if hidden.any() else size
+
+
+def _of_values(
+    job: Job, size: Size, seen: ChosenPoints | None, *, workers: int
+) -> tuple[tuple[str, Work], ...]:
+    """Say what is done for values that are not normal, or may be wrong, and what that takes, about."""
+    prior, found = job.prior, []
+    noisy = seen is not None and seen.points.noise_variance is not None
+    if job.observations.quality == "flag":
+        work = work_of_check(
+            size.observed + size.tested * (not size.folds),
+            fields=size.times,
+            kernel=prior.kernel,
+            parts=prior.parts,
+            deviating=noisy,
+            fitted=prior.numbers is None,
+            workers=workers,
+        )
+        found.append(("values are checked first", work))
+    compared = () if size.hidden else _compared(job, seen)
+    if compared:
+        fits, work = work_of_transforms(
+            compared,
+            places=size.observed,
+            fields=size.times,
+            parts=prior.parts,
+            deviating=noisy,
+            workers=workers,
+        )
+        found.append((f"the transform is found by {fits} fits", work))
+    if size.hidden:
+        each = -(-size.hidden // size.times)
+        draws = size.solves * work_of_draws(size.observed, each, fields=size.times)
+        if prior.numbers is None:
+            draws += (ROUNDS - 1) * work_of_draws(size.observed, each, fields=size.times, draws=FIT_DRAWS)
+        mixtures = work_of_mixtures(size.predicted, fields=size.times)
+        found.append((f"{counted(size.hidden, 'censored value')} are drawn {DRAWS} times", draws + mixtures))
+    if prior.outliers == "robust" and prior.numbers is None:
+        sites = Sites(np.arange(size.observed), np.arange(1), method_of(size.observed))
+        work = ROUNDS_OF_WEIGHTS * sites.work(prior.kernel, deviating=True, workers=workers)
+        found.append((f"if values look wrong, {ROUNDS_OF_WEIGHTS} fits that give them less weight", work))
+    return tuple(found)
+
+
+def _compared(job: Job, seen: ChosenPoints | None) -> tuple[str, ...]:
+    """Name the transforms whose likelihoods are worked out by fits of their own."""
+    asked = job.prior.transform
+    if asked in ("box-cox", "asinh"):
+        return (asked,)
+    if asked != "auto":
+        return ()
+    positive = seen is None or np.nanmin(seen.points.values) > 0.0
+    return ("none", "log", "sqrt", "box-cox", "asinh") if positive else ("none", "asinh")
 
 
 def _demands(
@@ -281,7 +365,7 @@ def _demands(
         # how wide a region is among its neighbours, one lengthscale for all coordinates does not change
         scale = np.ones(seen.X.shape[1])
         of_all = replace(of_all, wide=solver.touched(seen.X, design.region_means, scale=scale))
-    present = seen.points.present[:, design.train]
+    present = np.repeat(seen.points.present[:, design.train], size.draws, axis=0)
     if of_fold and places is not None:  # elsewhere that with all points stands for it
         present &= np.isin(design.train, design.without_largest_fold)
     targets = None if places is None or of_fold else seen.predicted.points.wanted

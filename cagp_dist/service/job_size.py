@@ -54,6 +54,8 @@ class Size:
     depths: int = 1  # of each map, whose cells are counted at each
     errors: Errors = "none"  # that correct error bars, and how many points have one
     with_errors: int = 0
+    hidden: int = 0  # values of the observed points that are censored, and draws of each
+    draws: int = 1
 
     def line(self) -> str:
         """Say it in one line."""
@@ -90,8 +92,8 @@ class Size:
 
     @property
     def fields(self) -> int:
-        """Columns of data: values of all times; one where all are points."""
-        return 1 if self.joined and not self.apart else self.times
+        """Columns of data: values of all times, drawn so often; one where all are points."""
+        return 1 if self.joined and not self.apart else self.draws * self.times
 
     @property
     def predicted(self) -> int:
