@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
-from cagp_dist.errors import ArgumentError, ClusterError, ClusterLostError, ConfigurationError
+from cagp_dist.errors import ArgumentError, BudgetError, ClusterError, ClusterLostError, ConfigurationError
 from cagp_dist.memory import PROCESS_BYTES, WORKER_JOB_BYTES, available_bytes
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime.batch_system import (
@@ -29,7 +29,7 @@ from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.executor import Handle, single_threaded_blas
 from cagp_dist.runtime.spilling import Spilling, free_bytes, spilling_of
 from cagp_dist.runtime.supervision import Watch, call_in_thread, connection_broke, has_ended, within
-from cagp_dist.text import counted
+from cagp_dist.text import bytes_text, counted
 from cagp_dist.versions import version
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ CLOSE_SECONDS = 5.0  # how long to wait until a scheduler takes leave
 
 NUMERICAL = ("numpy", "scipy", "numba")
 """Packages of whose versions the last digits of results depend."""
+
+SMALL_WORKER_BYTES = 2**29
+"""What a worker should have at least: half of it is left for data."""
 
 NO_PACKAGE = "No module named 'cagp_dist'"
 
@@ -92,6 +95,14 @@ class DaskExecutor:
         more = self.processes / len(workers)
         limits = [worker["memory_limit"] or available_bytes() for worker in workers.values()]
         self.memory_bytes = int(more * sum(map(_usable_bytes, limits)))
+        if not self.memory_bytes:
+            self.__exit__()
+            raise BudgetError(
+                f"a worker of {address} may take {bytes_text(max(limits))}, and its process takes "
+                f"{bytes_text(PROCESS_BYTES)} before any data. Give workers {bytes_text(SMALL_WORKER_BYTES)} "
+                "or more: memory_limit of a cluster, --memory-limit of dask worker.",
+                key="small-workers",
+            )
         self.spill_bytes = free_bytes([disk for worker, disk in _found[client].items() if worker in workers])
         threads = sum(worker["nthreads"] for worker in workers.values())
         self.workers = int(more * threads)

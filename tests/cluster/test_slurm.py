@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -93,7 +94,14 @@ def slurm(free_port: Callable[[], int], environment: dict[str, str]) -> Iterator
         for command in commands:
             stack.enter_context(_daemon(command, folder, inside))
         _wait_for(lambda: "idle" in _output(["sinfo", "--noheader", "--format=%T"], inside), folder)
+        stack.callback(_cancel_all, folder, inside)
         yield inside
+
+
+def _cancel_all(folder: Path, environment: dict[str, str]) -> None:
+    """End the jobs that are left, as those of a test that was interrupted."""
+    subprocess.run(["scancel", "--user", pwd.getpwuid(os.getuid()).pw_name], env=environment, check=False)
+    _wait_for(lambda: _output(["squeue", "--noheader"], environment) == "", folder)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +221,44 @@ def test_a_job_whose_time_is_over_is_queued_again_with_its_checkpoints(
     _assert_nothing_left(tmp_path)
 
 
+def test_a_walltime_that_ends_within_the_iterations_is_continued_to_the_same_bits(
+    slurm: dict[str, str],
+    repository: Path,
+    tmp_path: Path,
+    write_job: Callable[..., Path],
+    assert_same_result: Callable[..., None],
+) -> None:
+    """SLURM itself ends the job, at a time limit that is set when the first iterations are done."""
+    iterations = 400  # each with a checkpoint: more than there are in the half minute until SLURM looks
+    job = write_job(tmp_path, iterations)
+    job.write_text(f"{job.read_text()}\n[runtime]\ncheckpoint_seconds = 0.0\n")
+    environment = {**slurm, "CAGP_JOB": job.name, "CAGP_REQUEUE": "1"}
+    number = _sbatch(repository, environment, tmp_path)
+    _wait_for(lambda: any((tmp_path / "out").glob(".checkpoints/*/*")), tmp_path)
+    hours, minutes, _ = map(int, _state(number, slurm)["RunTime"].split(":"))
+    limit = 60 * hours + minutes + 1  # in minutes; the script asks for a signal a minute before
+    change = ["scontrol", "update", f"JobId={number}", f"TimeLimit={limit}"]
+    subprocess.run(change, env=slurm, check=True, timeout=600)
+    _wait_for(
+        lambda: (
+            _state(number, slurm).get("Restarts") == "1" or _state(number, slurm)["JobState"] not in ALIVE
+        ),
+        tmp_path,
+    )
+    log = tmp_path / "cagp-job.log"
+    assert _state(number, slurm).get("Restarts") == "1", log.read_text()
+    assert "the time is over, job" in log.read_text()
+    _wait_for(lambda: _state(number, slurm)["JobState"] == "PENDING", tmp_path)
+    more = ["scontrol", "update", f"JobId={number}", "TimeLimit=120", "StartTime=now+5seconds"]
+    subprocess.run(more, env=slurm, check=True, timeout=600)
+    _wait_for(lambda: _state(number, slurm)["JobState"] not in ALIVE, tmp_path, seconds=3600.0)
+    assert _state(number, slurm)["JobState"] == "COMPLETED", log.read_text()
+    (done,) = re.findall(rf"continues from iteration (\d+) of {iterations}", log.read_text())
+    assert 0 < int(done) < iterations
+    assert_same_result(tmp_path / "out", iterations)
+    _assert_nothing_left(tmp_path)
+
+
 @pytest.fixture
 def worker_jobs(slurm: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """The environment in which `--scheduler slurm` submits jobs, of which this node holds two."""
@@ -235,10 +281,37 @@ def test_worker_jobs_give_the_serial_result_and_leave_nothing(
     write_job(tmp_path)
     command = [CAGP, "run", "small.toml", "--scheduler", "slurm"]
     run = subprocess.run(
-        command, cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=240
+        command, cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=1800
     )
     assert run.returncode == 0, run.stderr
     assert "on Dask cluster tls://" in run.stderr
+    assert_same_result(tmp_path / "out")
+    _wait_for(lambda: _output(["squeue", "--noheader"], worker_jobs) == "", tmp_path)
+    _assert_nothing_left(tmp_path)
+
+
+def test_work_begins_on_the_one_core_that_is_free(
+    worker_jobs: dict[str, str],
+    tmp_path: Path,
+    write_job: Callable[[Path], Path],
+    assert_same_result: Callable[[Path], None],
+) -> None:
+    """Three of four are taken by another job; two workers were asked for."""
+    job = write_job(tmp_path)
+    job.write_text(f'{job.read_text()}\n[runtime]\nstart_after = "1s"\n')
+    other = ["sbatch", "--parsable", "--cpus-per-task=3", "--output=/dev/null", "--wrap=sleep 7200"]
+    number = _output(other, worker_jobs, tmp_path).strip()
+    _wait_for(lambda: _state(number, worker_jobs)["JobState"] == "RUNNING", tmp_path)
+    try:
+        command = [CAGP, "run", job.name, "--scheduler", "slurm"]
+        run = subprocess.run(
+            command, cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=1800
+        )
+        assert _state(number, worker_jobs)["JobState"] == "RUNNING"
+    finally:
+        subprocess.run(["scancel", number], env=worker_jobs, check=True, timeout=600)
+    assert run.returncode == 0, run.stderr
+    assert "work begins on 1 of 2 worker jobs of SLURM; the others join as they begin" in run.stderr
     assert_same_result(tmp_path / "out")
     _wait_for(lambda: _output(["squeue", "--noheader"], worker_jobs) == "", tmp_path)
     _assert_nothing_left(tmp_path)
@@ -263,7 +336,7 @@ def test_work_outlives_the_jobs_of_its_workers(worker_jobs: dict[str, str], tmp_
     """70 s of work, on two workers of which one takes leave after 25 s."""
     run = subprocess.run(
         [sys.executable, "-c", OUTLIVES_ITS_WORKERS],
-        cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=600,
+        cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=1800,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) > 2, "workers of later jobs did some of it"
@@ -292,7 +365,7 @@ def test_an_adaptive_cluster_of_dask_jobqueue_is_taken_as_it_is(
     """It begins without a worker, whose two threads share its memory; the bits are those of one thread."""
     run = subprocess.run(
         [sys.executable, "-c", GIVEN],
-        cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=240,
+        cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=1800,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert "2 threads, up to 2 workers" in run.stdout
@@ -307,7 +380,7 @@ def test_a_partition_that_is_not_there_is_an_error_at_once(
     Path(worker_jobs["DASK_CONFIG"]).write_text(text)
     command = [CAGP, "run", "small.toml", "--scheduler", "slurm"]
     run = subprocess.run(
-        command, cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=120
+        command, cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=600
     )
     assert run.returncode == 2, run.stderr
     assert "SLURM did not take the worker jobs" in run.stderr
@@ -336,21 +409,18 @@ def _state(number: str, environment: dict[str, str]) -> dict[str, str]:
 
 def _output(command: Sequence[str], environment: dict[str, str], folder: Path | None = None) -> str:
     run = subprocess.run(
-        command, env=environment, cwd=folder, check=False, capture_output=True, text=True, timeout=60
+        command, env=environment, cwd=folder, check=False, capture_output=True, text=True, timeout=600
     )
     return run.stdout
 
 
-def _wait_for(condition: Callable[[], bool], folder: Path) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
+def _wait_for(condition: Callable[[], bool], folder: Path, *, seconds: float = 600.0) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             logs = "\n".join(path.read_text(errors="replace")[-3000:] for path in folder.glob("*.log"))
-            pytest.fail(f"nothing happened within {WAIT_SECONDS:g} s\n{logs}")
+            pytest.fail(f"nothing happened within {seconds:g} s\n{logs}")
         time.sleep(0.3)
-
-
-WAIT_SECONDS = 600.0
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 
 import cagp_dist as cagp
 from cagp_dist.budget import Demand
-from cagp_dist.errors import ClusterError, ConfigurationError
+from cagp_dist.errors import BudgetError, ClusterError, ConfigurationError
 from cagp_dist.runtime import SerialExecutor, open_executor
 from cagp_dist.runtime import dask as runtime_dask
 from cagp_dist.runtime.dask import PROCESS_BYTES, DaskExecutor
@@ -317,12 +317,21 @@ def test_batch_systems_need_their_extra(scheduler, monkeypatch):
 
 
 def test_a_small_worker_keeps_room_for_its_own_process():
-    for limit, usable in ((2**32, 2**32 * 6 // 10), (2**29, 2**29 * 8 // 10 - PROCESS_BYTES), (2**20, 0)):
+    for limit, usable in ((2**32, 2**32 * 6 // 10), (2**29, 2**29 * 8 // 10 - PROCESS_BYTES)):
         with (
             LocalCluster(n_workers=1, processes=False, dashboard_address=":0", memory_limit=limit) as small,
             Client(small, set_as_default=False) as client,
         ):
             assert DaskExecutor(client).memory_bytes == usable
+
+
+def test_workers_that_have_no_memory_for_data_are_named_at_once():
+    """120 MiB are less than the process of a worker takes by itself."""
+    problem = regression_problem(60)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0", memory_limit="120MiB") as small:
+        with pytest.raises(BudgetError, match="may take 120 MiB, and its process takes 200 MiB") as refusal:
+            problem.condition(cagp.BlockGaussSeidel(2, block_size=16), executor=small)
+        assert refusal.value.key == "small-workers"
 
 
 def peak_bytes() -> int:

@@ -4,10 +4,11 @@ import time
 
 import numpy as np
 import pytest
-from distributed import LocalCluster
+import xarray as xr
+from distributed import Client, LocalCluster
 
 from cagp_dist.cli import app
-from cagp_dist.errors import ClusterError, ClusterLostError, ConfigurationError, TimeLimitError
+from cagp_dist.errors import BudgetError, ClusterError, ClusterLostError, ConfigurationError, TimeLimitError
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.runtime import dask as runtime_dask
 from cagp_dist.runtime.deadlines import Deadlines
@@ -19,11 +20,11 @@ from cagp_dist.store.zarr_arrays import read_group
 from ..jobs import job_text, random_points
 
 
-def job(root, scheduler="serial", **runtime):
+def job(root, scheduler="serial", *, seed=0, **runtime):
     return parse_job(
         job_text(
             observations={"source": "synthetic", "grid_degrees": 15.0, "times": ["2020-01-01"]},
-            design={"train": random_points(220), "test": random_points(20, seed=1)},
+            design={"train": random_points(220, seed=seed), "test": random_points(20, seed=1)},
             cluster={"scheduler": scheduler},
             runtime={"silence_seconds": 20, **runtime},
             output={"root": root},
@@ -43,6 +44,55 @@ def test_a_job_is_done_on_a_cluster_that_is_given(tmp_path):
         assert cluster.status.name == "running"
     about = read_group(found.path, "").attrs
     assert cluster.scheduler_address in str(about)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.cluster
+def test_a_job_that_workers_hold_neither_in_memory_nor_on_disks_is_named_at_once(tmp_path, monkeypatch):
+    """It would take a gibibyte, of workers that have half of one, with a disk behind them that is full."""
+    monkeypatch.setattr(runtime_dask, "free_bytes", lambda disks: 0)
+    text = job_text(
+        observations={"source": "synthetic", "grid_degrees": 2.0, "times": ["2020-01-01"]},
+        design={"train": random_points(12_000), "test": random_points(2_000, seed=1)},
+        solver={"name": "cholesky"},
+        output={"root": tmp_path / "out"},
+    )
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=":0", memory_limit="1GiB"
+    ) as small:
+        with pytest.raises(BudgetError) as refusal:
+            run(parse_job(text), executor=small)
+        assert refusal.value.key == "memory"
+    assert not (tmp_path / "out" / "CURRENT").exists()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.cluster
+def test_a_hundred_jobs_leave_a_cluster_as_it_was(tmp_path):
+    """Each is the one of this process to the bit; no task, key or client of it stays on the scheduler."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+
+        def held():
+            return client.run_on_scheduler(
+                lambda dask_scheduler: (len(dask_scheduler.tasks), len(dask_scheduler.clients))
+            )
+
+        before = None
+        for number in range(100):
+            found = run(job(tmp_path / "dask", seed=number), executor=client)
+            if number == 9:
+                before = held()
+            if number % 33 == 0:
+                alone = run(job(tmp_path / "serial", seed=number))
+                for group in ("posterior", "calibration"):
+                    there, here = (read_group(each.path, group) for each in (found, alone))
+                    xr.testing.assert_identical(there, here)
+        assert held() == before
+        assert len(cluster.scheduler_info["workers"]) == 2
+    assert len([*(tmp_path / "dask" / "runs").glob("*.zarr")]) == 100
 
 
 @pytest.mark.exhaustive
