@@ -431,6 +431,20 @@ def test_compilation_is_announced_once_and_only_where_there_is_some():
     assert said == ["now"]
 
 
+@needs_compilation
+def test_compilation_is_refused_where_a_worker_only_loads():
+    @numba.njit
+    def third(x):
+        return x / 3.0
+
+    with compilation.no_compilation(), pytest.raises(compilation.NotKeptError):
+        third(3.0)
+    assert not third.signatures
+    assert third(3.0) == 1.0
+    with compilation.no_compilation():
+        assert third(6.0) == 2.0
+
+
 SHORT, LONG = KERNELS[1](lengthscale=0.1, variance=1.7), KERNELS[2](lengthscale=0.8, variance=0.6)
 SUMS = [
     SHORT + LONG,

@@ -40,6 +40,7 @@ def test_compiled_code_that_is_on_disk_is_loaded():
     assert loaded() == [1, 0]
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_compiled(tmp_path):
     assert loaded(NUMBA_CACHE_DIR=str(tmp_path)) == [0, 1]
     assert not [path for path in tmp_path.rglob("*") if path.suffix == ".nbc"]

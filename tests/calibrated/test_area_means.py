@@ -16,7 +16,9 @@ SOLVERS = {
 }
 
 
-@pytest.fixture(scope="module", params=[11, 12, 13])
+@pytest.fixture(
+    scope="module", params=[11, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in (12, 13))]
+)
 def drawn(request):
     """Points of the grid, 300 observed in proportion to area, and 200 fields: true (T, n) and observed."""
     generator = np.random.default_rng(request.param)

@@ -84,6 +84,7 @@ def within(inside, level=0.9):
     return np.abs(inside.mean(axis=0) - level) < 4.0 * error
 
 
+@pytest.mark.exhaustive
 def test_forecasts_hold_their_intervals():
     """Half of the places were observed; 25 fields, all hours together."""
     known = {"kernel": KERNELS["sum"], "noise_std": NOISE**0.5}

@@ -205,6 +205,7 @@ def test_a_prior_that_the_data_do_not_hold_is_a_warning_with_what_to_do(folder):
     assert "or observe more or closer points ([design] train)" in said
 
 
+@pytest.mark.exhaustive
 def test_a_noise_too_small_to_be_told_from_none_is_said_and_does_not_stop_a_job(folder):
     result = run(job=JOB.replace(NUMBERS, ""))
     assert result.exit_code == 0, result.output

@@ -179,6 +179,16 @@ def test_a_server_that_changes_its_mind_after_the_check(tmp_path, evidence):
     assert not evidence.exists()
 
 
+def test_leave_for_numcodecs_to_unpickle_opens_nothing(tmp_path, evidence, monkeypatch):
+    """As the environment variable NUMCODECS_ALLOW_UNSAFE_PICKLE_DECODE gives it."""
+    monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True)
+    root = hostile_store(tmp_path / "x.zarr", "note", evidence)
+    with pytest.raises(DataError, match="codec 'pickle'"):
+        open_zarr(str(root))
+    assert not evidence.exists()
+
+
+@pytest.mark.exhaustive
 def test_the_environment_variable_opens_nothing(tmp_path, evidence):
     root = hostile_store(tmp_path / "x.zarr", "note", evidence)
     code = (

@@ -531,7 +531,9 @@ def _places(system, unit):
 ELSEWHERE = {"system": (32633, "m"), "unit": (None, "km"), "globe": (4326, ""), "unit alone": (None, "km")}
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize(
+    "name", ["system", "globe", "unit alone", pytest.param("unit", marks=pytest.mark.exhaustive)]
+)
 def test_observations_are_read_as_they_were_beside_targets_elsewhere(name):
     import matplotlib.pyplot as plt
 

@@ -107,23 +107,23 @@ def test_the_prior_goes_straight_into_the_posterior(fields):
 
 def test_the_constant_mean_of_a_grid_is_weighted_by_area():
     fields = grid_fields(fields=2) + np.array([5.0, -3.0])[:, None, None]
-    result = cagp.fit(cagp.Matern32, GRID, fields)
+    result = cagp.fit(cagp.Matern32, GRID, fields, starts=1)
     expected = np.mean(fields * GRID.area_weights, axis=(1, 2))
     assert isinstance(result.prior.mean, FieldMeans)
     assert_close(result.prior.mean(GRID.points[:2]), np.stack([expected, expected]), relative=1e-12)
-    single = cagp.fit(cagp.Matern32, GRID, fields[0])
+    single = cagp.fit(cagp.Matern32, GRID, fields[0], starts=1)
     assert single.prior.mean == pytest.approx(expected[0], rel=1e-12)
 
 
-@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("columns", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_a_mean_can_be_a_function(columns):
     def mean(X):
         return np.outer(2.0 + 3.0 * X[:, 2] ** 2, np.arange(1, columns + 1))
 
     fields = grid_fields(fields=2)
     trend = np.broadcast_to(mean(GRID.points).T.reshape(columns, *GRID.shape), fields.shape)
-    result = cagp.fit(cagp.Matern32, GRID, fields + trend, mean=mean)
-    expected = cagp.fit(cagp.Matern32, GRID, fields, mean=0.0)
+    result = cagp.fit(cagp.Matern32, GRID, fields + trend, mean=mean, starts=1)
+    expected = cagp.fit(cagp.Matern32, GRID, fields, mean=0.0, starts=1)
     assert result.prior.mean is mean
     assert_close(parameters(result), parameters(expected), relative=1e-6)
     on_points = cagp.fit(cagp.Matern32, GRID.points, (fields + trend).reshape(2, -1).T, mean=mean, starts=1)
@@ -136,12 +136,12 @@ def test_pole_rows_are_left_out():
     fields = grid_fields(grid=inner)[0]
     padded = np.concatenate([np.full((1, 12), 300.0), fields, np.full((1, 12), -300.0)])
     result, expected = (
-        cagp.fit(cagp.Matern32, grid, y, mean=0.0) for grid, y in ((whole, padded), (inner, fields))
+        cagp.fit(cagp.Matern32, grid, y, mean=0.0, starts=1) for grid, y in ((whole, padded), (inner, fields))
     )
     assert result.points == inner.size == expected.points
     assert parameters(result).tolist() == parameters(expected).tolist()
     # and they do not count in the average, the weight of a pole being zero
-    assert cagp.fit(cagp.Matern32, whole, padded).prior.mean == pytest.approx(
+    assert cagp.fit(cagp.Matern32, whole, padded, starts=1).prior.mean == pytest.approx(
         np.average(fields, weights=inner.area_weights)
     )
 
@@ -280,11 +280,11 @@ def test_more_starts_are_never_worse():
     field = cagp.RingGram(GRID, cagp.Matern12(0.3, 2.0), noise_variance=1.0).sample(
         np.random.default_rng(1), noise=True
     )
-    values = [cagp.fit(cagp.Matern12, GRID, field, starts=starts).log_likelihood for starts in (1, 2, 4)]
+    values = [cagp.fit(cagp.Matern12, GRID, field, starts=starts).log_likelihood for starts in (1, 3)]
     assert values == sorted(values)
 
 
-@pytest.mark.parametrize("unit", [1e-6, 1e6])
+@pytest.mark.parametrize("unit", [1e-6, pytest.param(1e6, marks=pytest.mark.exhaustive)])
 def test_units_only_scale_the_result(unit):
     fields = grid_fields()
     result, expected = (cagp.fit(cagp.Matern32, GRID, c * fields, mean=0.0) for c in (unit, 1.0))

@@ -147,30 +147,30 @@ def test_of_stations(folder, noise, prior, solver, asked):
     assert_same(run(job(folder, observations, prior=prior, solver=solver)).path, found, "t")
 
 
-def test_of_stations_with_nothing_set(folder):
+@pytest.mark.parametrize("noise", [None, pytest.param("err", marks=pytest.mark.exhaustive)])
+def test_of_stations_with_nothing_set(folder, noise):
     """Kernel, mean, noise, solver and the integral over numbers are chosen alike."""
     with (folder / "stations.csv").open() as stream:
         table = list(csv.reader(stream))[:13]
     path = folder / "plain.csv"
     write(path, ["lat", "lon", "depth", "err"], table[1:])
-    for noise in (None, "err"):
-        named = {} if noise is None else {"noise_std": noise}
-        parsed = parse_job(
-            job_text(
-                observations={"source": f"table:{path}", "variable": "depth", **named},
-                design={
-                    "train": {"kind": "all"},
-                    "test": {"kind": "folds", "count": 2},
-                    "targets": f"table:{folder / 'places.csv'}",
-                },
-                prior=None,
-                solver=None,
-                output={"root": folder / "out"},
-            )
+    named = {} if noise is None else {"noise_std": noise}
+    parsed = parse_job(
+        job_text(
+            observations={"source": f"table:{path}", "variable": "depth", **named},
+            design={
+                "train": {"kind": "all"},
+                "test": {"kind": "folds", "count": 2},
+                "targets": f"table:{folder / 'places.csv'}",
+            },
+            prior=None,
+            solver=None,
+            output={"root": folder / "out"},
         )
-        found = cagp.krige(path, to=folder / "places.csv", value="depth", progress=False, **named)
-        assert found.attrs["hyperparameters"].startswith("integrated over")
-        assert_same(run(parsed).path, found, "depth")
+    )
+    found = cagp.krige(path, to=folder / "places.csv", value="depth", progress=False, **named)
+    assert found.attrs["hyperparameters"].startswith("integrated over")
+    assert_same(run(parsed).path, found, "depth")
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def published(path, name):
     return np.concatenate(parts, axis=1)
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_job_says_what_krige_says_of_the_same_observations_to_the_bit(tmp_path, causal):
     table, test = station_table(), random_points(4, seed=1)
     design = {"train": {"kind": "all"}, "test": test, "map": map_grid(3.0), "causal": causal}

@@ -145,7 +145,7 @@ def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static,
     assert refusal.value.key == "prior"
 
 
-@pytest.mark.parametrize("kind", ["grid", "cells"])
+@pytest.mark.parametrize("kind", [pytest.param("grid", marks=pytest.mark.exhaustive), "cells"])
 def test_cells_and_targets_without_a_covariate_are_blank_or_left_out(job, tmp_path, static, kind, caplog):
     (tmp_path / "places.csv").write_text("lat,lon\n10,20\n-30,-12\n")
     design = {

@@ -66,7 +66,7 @@ def written(folder, *, observations=(), design=(), prior=(), out="out", **tables
     )
 
 
-@pytest.mark.parametrize("kind", ["grid", "cells"])
+@pytest.mark.parametrize("kind", ["grid", pytest.param("cells", marks=pytest.mark.exhaustive)])
 def test_a_job_in_a_plane_is_krige_there(samples, tmp_path, kind):
     drawn = {"map": {"kind": kind, "resolution": 1000.0}}
     path = run(parse_job(written(samples, design=drawn, out=kind))).path
@@ -101,7 +101,7 @@ def test_a_job_in_a_plane_is_krige_there(samples, tmp_path, kind):
     assert error.value.key == "page-of-plane"
 
 
-@pytest.mark.parametrize("door", ["file", "memory"])
+@pytest.mark.parametrize("door", ["file", pytest.param("memory", marks=pytest.mark.exhaustive)])
 def test_a_job_maps_a_file_in_a_plane_as_krige_does(tmp_path, door):
     x, y = EAST + 500.0 * np.arange(12), NORTH + 500.0 * np.arange(9)[::-1]
     values = 10.0 + np.sin((x - EAST) / 900.0) + np.cos((y - NORTH) / 1100.0)[:, None]
