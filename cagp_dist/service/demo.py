@@ -11,6 +11,7 @@ DEMO_JOB = """\
 source = "sample"
 variable = "t2m"        # a name in the source; published names and units follow it
 times = ["2017-04-27T12:00"]
+# quality = "flag"      # leaves out values that all others contradict, and lists them
 
 [design]
 train = {{ kind = "random", count = 10000, seed = 0 }}
@@ -24,6 +25,8 @@ mean = "quadratic-latitude"
 lengthscale = 0.05      # chord on the unit sphere
 variance = 22.0         # K^2
 noise_variance = 0.5    # K^2; without these three lines they are fitted first, see `cagp fit`
+# transform = "auto"    # of values that are not normal, such as rain: beside fitted parameters
+# outliers = "robust"   # a few wrong values count less: beside fitted parameters, without calibration
 
 [solver]
 name = "neighbours"

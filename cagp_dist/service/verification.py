@@ -164,6 +164,9 @@ def _prepared(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
         raise NotSolvedAgainError(run, f"{before_it}, was replaced.")
     if TRANSFORM not in attributes:
         return prepared
+    if attributes.get("recalibration", "none") != "none":
+        why = "its means and error bars are those of transformed values whose error bars were corrected."
+        raise NotSolvedAgainError(run, why)
     transform = transform_of(str(attributes.get(TRANSFORM_OBJECT)))
     if transform is None:
         raise NotSolvedAgainError(run, "it does not say by what its values were transformed.")

@@ -54,6 +54,7 @@ UNKNOWN = -1
 _NAMES = "chunk_key_encoding"
 _STATED = "status", "calibration_status"
 _OF_ONE_DAY = TRANSFORM, TRANSFORM_OBJECT
+_FITTED_OF_ONE_DAY = "noise_variance", "noise_variance_units"  # where each day has fitted parameters
 
 
 @dataclass(frozen=True)
@@ -235,8 +236,6 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
             key="several-times",
         )
     found = {name: read_group(run, name) for name in (*GRIDDED, "regions") if (run / name).is_dir()}
-    for group in found.values():  # each day has a transform of its own
-        group.attrs = {name: said for name, said in group.attrs.items() if name not in _OF_ONE_DAY}
     with open_group(run) as root:
         stated = {name: str(root.attrs.get(name, "")) for name in _STATED}
         preliminary = PRELIMINARY in root.attrs
@@ -245,6 +244,9 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
         if FLAGGED in root.attrs:  # of jobs that check their observations
             stated[f"{FLAGGED}_statement"] = str(root.attrs[f"{FLAGGED}_statement"])
         flagged = root.attrs.get(FLAGGED)
+        of_day = (*_OF_ONE_DAY, *(_FITTED_OF_ONE_DAY if "fit" in root.attrs else ()))
+    for group in found.values():
+        group.attrs = {name: said for name, said in group.attrs.items() if name not in of_day}
     scores = _scores_of(calibration, {RUN_KEY: run.stem, **stated})
     if flagged is not None:
         about = {"long_name": "values of the time that all others contradict, which are left out"}

@@ -49,6 +49,7 @@ REFUSED = {
     "no value": (["1.5", "", "0.5", "3"], LOD, None, "limit-without-value"),
     "above the value": (["0.1", "0.2", "0.5", "3"], LOD, None, "limit-above-value"),
     "another limit": (["1.5", "<0.3", "0.5", "3"], LOD, None, "limit-above-value"),
+    "a unit in cells": (["1.5", "< 0.6 mg/l", "0.5", "3"], None, None, "number-with-unit"),
     "no limit upwards": (["1.5", ">20", "0.5", "3"], None, None, "limit"),
     "other units": (WRITTEN["limits"], LOD, "lod (mg/l)", "units"),
 }

@@ -117,6 +117,8 @@ def test_zeros_are_censored_as_by_a_call(folder):
     with pytest.raises(ArgumentError) as refused:  # a series has the transforms of several days
         of_run(outcome.path)["map"].cagp.quantile(0.95)
     assert refused.value.key == "transform-not-said"
+    assert "noise_variance" in read_group(outcome.path, "map").attrs
+    assert "noise_variance" not in of_run(outcome.path)["map"].attrs  # fitted for each day
     with open_for_export(outcome.path, "posterior") as exported:
         assert "noise_variance_units" not in exported.attrs
     known = pd.DataFrame({name: observed[name].values.ravel() for name in ("latitude", "longitude", "rain")})
@@ -134,6 +136,24 @@ def test_a_plan_counts_what_values_ask_for(folder):
     assert rain.work.flops > plain.work.flops
     chosen = plan_job(job(folder, "auto"))
     assert "the transform is found by 8 fits: about" in "\n".join(chosen.lines())
+
+
+@pytest.mark.exhaustive
+def test_corrected_error_bars_of_values_are_not_solved_again(folder):
+    """A correction of z moves means and error bars of the values, which another solve does not have."""
+    held_out = {"train": {"kind": "random", "count": 40, "seed": 3}, "test": {"kind": "random", "count": 10}}
+    outcome = run(
+        job(
+            folder,
+            "log",
+            design=held_out,
+            recalibration={"method": "kuleshov"},
+            output={"root": folder / "scaled"},
+        )
+    )
+    verify_run(outcome.path)
+    with pytest.raises(NotSolvedAgainError, match="were corrected"):
+        solve_again(outcome.path, points=5)
 
 
 @pytest.mark.exhaustive

@@ -28,6 +28,7 @@ _SPACED = re.compile(r"[-+\u2212]?[1-9]\d{0,2}([\u00a0\u2009\u202f]\d{3})+([.,]\
 _WITH_COMMA = re.compile(r"[-+\u2212]?\d+,(\d{1,2}|\d{4,})", re.ASCII)  # 21,0 and no 1,004
 _PERCENT = re.compile(r"[-+\u2212]?\d+([.,]\d+)?\s*%")
 _HUNDREDS = re.compile(r"[-+\u2212]?\d{3,}", re.ASCII)
+_WITH_UNIT = re.compile(r"[-+\u2212]?\d[\d.,]*\s*([^\W\d_][^\s\d]*|\u00b5\S+|%|\u00b0\S*)")
 _LIMIT = re.compile(r"[<>\u2264\u2265]\s*=?\s*[\d.,]+.*")
 _TENTHS = re.compile(r"[-+]\d{4},[0-9A-Z]")
 
@@ -276,6 +277,13 @@ class Columns:
                 remedies=(as_missing,),
             )
         units = " If the row has units, leave it out." if row == 0 and not re.search(r"\d", text) else ""
+        if found := _WITH_UNIT.fullmatch(text):
+            raise DataError(
+                f"{what}; expected numbers alone, and a unit that all of them have beside their name or as "
+                "an argument. Leave it out of the cells.",
+                key="number-with-unit",
+                remedies=(Setting("units", found[1]),),
+            )
         raise DataError(
             f"{what}; expected a number such as 1004.5, or an empty cell where there is none.{units}",
             key="no-number",
