@@ -44,9 +44,14 @@ def shares(values_of: Callable[[Array], Array], settings: dict[str, object]) -> 
     return held.mean(axis=0), held.std(axis=0) / np.sqrt(FIELDS)
 
 
-def test_bars_of_transformed_values_hold() -> None:
-    prior = cagp.Prior(KERNEL, NOISE, 0.0)
-    held, error = shares(np.exp, {"transform": "log", "prior": prior})
+@pytest.mark.parametrize(
+    ("transform", "mean"),
+    [(cagp.BoxCox(0.0), 0.0), (cagp.BoxCox(0.5), 4.0), (cagp.Arcsinh(2.0), 0.0)],
+    ids=["log", "sqrt", "asinh"],
+)
+def test_bars_of_transformed_values_hold(transform: cagp.BoxCox | cagp.Arcsinh, mean: float) -> None:
+    prior = cagp.Prior(KERNEL, NOISE, mean)
+    held, error = shares(lambda z: transform.inverse(mean + z), {"transform": transform, "prior": prior})
     assert (np.abs(held - LEVELS) < 4.0 * error).all()
 
 
