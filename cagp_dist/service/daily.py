@@ -52,6 +52,7 @@ from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store import series
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.durable_files import folder_bytes, is_full
+from cagp_dist.store.lock import refuse_linked_folders
 from cagp_dist.store.publish import output_lock, published
 from cagp_dist.text import counted, shown_time
 from cagp_dist.versions import numerical_version, numerical_versions
@@ -126,6 +127,7 @@ def daily(
     if isinstance(rule, Newest):
         first = "" if rule.first is None else written_day(rule.first)
     if retry:
+        refuse_linked_folders(root)
         forget_unreadable(root / "downloads")
     job, times, damaged = planned_times(job, observe=observe)
     at = (now or dt.datetime.now(dt.UTC)).isoformat(timespec="seconds")

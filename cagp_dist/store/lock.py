@@ -19,10 +19,11 @@ from cagp_dist.store.durable_files import disk_errors
 _POLL_SECONDS = 0.2
 _FOLDERS = (
     *(".staging", "runs", "packed", ".series", "observations", ".uploads"),
-    *("report", ".checkpoints", ".weights"),
+    *("report", ".checkpoints", ".weights", "downloads"),
 )
 _STAGED = re.compile(r"\.[0-9a-f]+-[0-9a-f-]+")  # by `staged_for`, and what tasks write on its way into that
-_WRITTEN_BELOW = ("report", ".checkpoints", ".weights")  # in place, not made elsewhere and renamed
+# in place, not made elsewhere and renamed
+_WRITTEN_BELOW = ("report", ".checkpoints", ".weights", "downloads", "observations")
 
 
 @contextmanager

@@ -36,7 +36,8 @@ def test_links_in_the_output_folder_are_not_written_through(tmp_path, precious):
         pass
     assert refusal.value.key == "not-writable"
     (tmp_path / "elsewhere").mkdir()
-    for name in (".staging", ".series", "observations", ".weights", "report/4f1d", ".checkpoints/4f1d"):
+    names = (".staging", ".series", "observations", ".weights", "report/4f1d", ".checkpoints/4f1d")
+    for name in (*names, "downloads", "downloads/known-of-files", "observations/file-4f1d.zarr"):
         link = tmp_path / "other" / name
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(tmp_path / "elsewhere")
