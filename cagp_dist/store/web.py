@@ -83,9 +83,9 @@ def _limits(redirected: Callable[..., Awaitable[None]]) -> dict[str, Any]:
 async def _only_safe(session: Any, context: Any, request: Any) -> None:
     """Let a server send its reader to another one by encrypted ways alone."""
     to = _redirected(request)
-    if (to.scheme, request.url.scheme) != ("https", "https") and to.origin() != request.url.origin():
+    if (to.scheme, request.url.scheme) != ("https", "https") and _origin(to) != _origin(request.url):
         raise StoreError(
-            f"{request.url.host} answers that the data is at {to.origin()}; another server is followed from "
+            f"{request.url.host} answers that the data is at {_origin(to)}; another server is followed from "
             "https to https alone. Write the address that it names, if you trust it.",
             key="elsewhere",
         )
@@ -94,12 +94,17 @@ async def _only_safe(session: Any, context: Any, request: Any) -> None:
 async def _only_here(session: Any, context: Any, request: Any) -> None:
     """Let no server send its reader on with what was meant for it."""
     to = _redirected(request)
-    if to.origin() != request.url.origin():
+    if _origin(to) != _origin(request.url):
         raise StoreError(
-            f"{request.url.host} answers that the data is at {to.origin()}; another server is not shown the "
+            f"{request.url.host} answers that the data is at {_origin(to)}; another server is not shown the "
             "credentials of this one. Write the address that it names, if you trust it.",
             key="elsewhere",
         )
+
+
+def _origin(url: Any) -> str:
+    """Write scheme, host and port, of an address without a host, as ``file:///etc``, the scheme."""
+    return str(url.origin()) if url.host else f"{url.scheme}:"
 
 
 def _redirected(request: Any) -> Any:

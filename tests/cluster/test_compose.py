@@ -236,6 +236,14 @@ def test_services_see_the_folders_that_the_job_names(compose: dict[str, Any], re
     assert 'root = "out"' in (repository / "deploy" / "jobs" / "sample.toml").read_text()
 
 
+def test_the_base_of_the_image_can_be_given_by_its_digest(compose: dict[str, Any], repository: Path) -> None:
+    first = (repository / "deploy" / "Dockerfile").read_text().splitlines()
+    usual, start = (line for line in first if line.startswith(("ARG BASE=", "FROM ")))
+    assert start == "FROM ${BASE}"
+    assert compose["services"]["scheduler"]["build"]["args"] == {"BASE": usual.removeprefix("ARG BASE=")}
+    assert "BASE: ${CAGP_BASE:-" in (repository / "docker-compose.yml").read_text()
+
+
 def test_image_has_no_rights_and_its_build_finds_every_file(repository: Path) -> None:
     lines = (repository / "deploy" / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
     instructions = [line.split() for line in lines if re.match(r"[A-Z]+ ", line)]

@@ -145,6 +145,9 @@ def redirect(start, to):
         ("http://a/x", "https://a/x", False, False),
         ("http://a/x", "//b/x", False, False),
         ("http://a/x", "http://a:81/x", False, False),
+        ("https://a/x", "file:///etc/passwd", False, False),
+        ("http://a/x", "file:///etc/passwd", False, False),
+        ("https://a/x", "github://owner:name@/x", False, False),
     ],
 )
 def test_other_servers_are_followed_by_encrypted_ways_and_without_credentials_alone(start, to, safe, here):
