@@ -158,40 +158,39 @@ def test_every_day_one_time_is_solved_and_put_into_the_series(tmp_path, solves, 
         return original(self, stage, work, adjoint=adjoint, final=final)
 
     monkeypatch.setattr(TileSystem, "apply", apply)
-    for count in range(1, 4):
+    for count in (1, 2):
         write_source(tmp_path / "field.zarr", DAYS[:count])
         (day,) = daily(the_job(tmp_path))
         assert (str(day.time)[:10], day.version, day.replaced) == (DAYS[count - 1], count, None)
         assert len(solves) == count
         sweeps.append(len(applied))
-    assert sweeps[0] == sweeps[2] > 0, "the weights of the first day serve the others"
+    assert sweeps[0] == sweeps[1] > 0, "the weights of the first day serve the other"
     (again,) = daily(the_job(tmp_path))
     assert "already" in again.line()
-    assert len(solves) == 3
+    assert len(solves) == 2
     runs = {
         str(xr.open_zarr(p, group="map").time.values[0])[:10]: p
         for p in (tmp_path / "out/runs").glob("*.zarr")
     }
     for name in ("map", "regions"):
         found = opened(tmp_path, name)
-        assert [str(time)[:10] for time in found.time.values] == DAYS[:3]
-        for index, day in enumerate(DAYS[:3]):
+        assert [str(time)[:10] for time in found.time.values] == DAYS[:2]
+        for index, day in enumerate(DAYS[:2]):
             xr.testing.assert_equal(found.isel(time=[index]), xr.open_zarr(runs[day], group=name).load())
         assert found.t2m_mean.attrs["units"] == "K"
     scores = opened(tmp_path, "scores")
-    for index, day in enumerate(DAYS[:3]):
+    for index, day in enumerate(DAYS[:2]):
         of_run = xr.open_zarr(runs[day], group="calibration")
         assert scores.rmse.values[index] == of_run.rmse.item()
         np.testing.assert_array_equal(scores.coverage.values[index], of_run.coverage.values)
         assert scores.run_key.values[index] == runs[day].stem
-    assert scores.version.values.tolist() == [1, 2, 3]
+    assert scores.version.values.tolist() == [1, 2]
     root = xr.open_zarr(tmp_path / "out/series.zarr")
     assert (root.attrs["time_coverage_start"][:10], root.attrs["time_coverage_end"][:10]) == (
         DAYS[0],
-        DAYS[2],
+        DAYS[1],
     )
-    assert len(list((tmp_path / "out/.series").glob("*.zarr"))) == series.KEPT
-    assert series.verify_series(tmp_path / "out").name == "000003.zarr"
+    assert series.verify_series(tmp_path / "out").name == "000002.zarr"
 
 
 @pytest.mark.exhaustive
@@ -243,7 +242,8 @@ def test_several_times_come_into_the_series_at_once_and_are_as_one_after_the_oth
     days = {day: tmp_path / day for day in ("alone", "together")}
     for name, share in {"alone": 0.0, "together": 1.0}.items():
         monkeypatch.setattr(dailies, "SHARE", share)
-        shutil.copytree(two_days / "out/observations", days[name] / "observations")
+        for made in ("observations", "runs"):
+            shutil.copytree(two_days / "out" / made, days[name] / made)
         tables = {"output": {"root": days[name], "keep_weights": True}}
         found = list(daily(the_job(two_days, times=ALL, **tables)))
         assert [day.version for day in found] == ([1, 2] if share == 0.0 else [1, 1])
@@ -269,7 +269,7 @@ def test_a_year_of_hours_is_no_quadratic_work(tmp_path):
     assert not (tmp_path / "days.json").exists(), "nothing has changed"
 
 
-@pytest.mark.parametrize("recalibrated_first", [True, False])
+@pytest.mark.parametrize("recalibrated_first", [pytest.param(True, marks=pytest.mark.exhaustive), False])
 def test_days_with_and_without_recalibration_are_one_series(two_days, tmp_path, recalibrated_first):
     """A local scale may be of no use on some days: these have the quantiles of their normal distributions."""
     root = tmp_path / "out"
@@ -688,7 +688,7 @@ def test_a_day_is_read_again_when_its_job_or_its_files_have_changed(begun, monke
     assert days_read(other) == []
 
 
-def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path):
+def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, monkeypatch):
     write_source(tmp_path / "field.zarr", DAYS)
     field = xr.open_zarr(tmp_path / "field.zarr", consolidated=False).load()
     (tmp_path / "files").mkdir()
@@ -698,13 +698,16 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path):
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:2000])
     (tmp_path / "files/empty.nc").write_bytes(b"")
+    for path in (damaged, tmp_path / "files/empty.nc"):
+        os.utime(path, (1.6e9, 1.6e9))  # a new one might be on its way, and would be looked at twice
     times = {"from": DAYS[0], "to": DAYS[3], "every": "1d"}
     text = job_text(
         observations={"source": f"file:{tmp_path}/files/*.nc", "times": times},
-        design={"train": random_points(200), "test": random_points(40, seed=1), "map": map_grid(30.0)},
-        output={"root": tmp_path / "out", "keep_weights": True},
+        design={"train": random_points(100), "test": random_points(20, seed=1)},
+        output={"root": tmp_path / "out"},
     )
     (tmp_path / "job.toml").write_text(text)
+    monkeypatch.setattr(dailies, "SHARE", 1.0)  # one version of the series for a pass
 
     reads = []
 
@@ -832,6 +835,8 @@ def test_the_newest_day_is_current_and_days_are_removed_and_given_up(begun, tmp_
     assert DAYS[1] in cagp("--retry", code=75)
     assert check_series(root).compared == 2
     assert not solves
+    assert int(series.current_version(root).stem) > series.KEPT
+    assert len(list((root / ".series").glob("*.zarr"))) == series.KEPT
     for option in ("--remove", "--give-up"):
         assert "not all of these times" in cagp(option, "2020-02-01", code=2)
     cagp("--remove", "all")
@@ -909,7 +914,9 @@ def test_a_pass_waits_for_a_command_of_an_operator(begun, tmp_path, monkeypatch)
     assert records.times().size == 0
 
 
-@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/Adak"])
+@pytest.mark.parametrize(
+    "zone", [pytest.param("Pacific/Kiritimati", marks=pytest.mark.exhaustive), "America/Adak"]
+)
 def test_neither_a_clock_set_back_nor_another_time_zone_changes_what_a_pass_does(
     begun, tmp_path, solves, monkeypatch, zone
 ):
