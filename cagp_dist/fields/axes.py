@@ -74,6 +74,16 @@ def role_of(name: str, axis: xr.Variable | xr.DataArray | None = None) -> Role |
     return Role.LEVEL if attributes.get("axis") == "Z" or "positive" in attributes else None
 
 
+def is_axis_by_name(name: str) -> bool:
+    """Whether a name alone may tell what an axis or a scalar coordinate is."""
+    unknown = {name: xr.Variable((), 0.0)}
+    return (
+        role_of(name) is not None
+        or plain(name) in (*X_NAMES, *Y_NAMES)
+        or any(find_axis(unknown, what) is not None for what in ("latitude", "longitude"))
+    )
+
+
 def are_dates(axis: xr.Variable | xr.DataArray) -> bool:
     """Whether an axis holds dates, also of the package cftime."""
     dates = axis.dtype.kind == "O" and axis.size and hasattr(axis.values.flat[0], "month")

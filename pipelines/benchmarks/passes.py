@@ -116,7 +116,7 @@ def _window(first: int, last: int) -> tuple[str, str]:
 def _write_day(number: int, name: str = "") -> Path:
     """Write the file of a day, 9 x 18 points, under its date or another name."""
     latitude, longitude = np.arange(-80.0, 90.0, 20.0), np.arange(0.0, 360.0, 20.0)
-    values = 280.0 + np.random.default_rng(number).normal(size=(1, latitude.size, longitude.size))
+    values = 280.0 + np.random.default_rng(abs(number)).normal(size=(1, latitude.size, longitude.size))
     field = xr.Dataset(
         {"t2m": (("time", "latitude", "longitude"), values.astype("f4"), {"units": "K"})},
         coords={"time": [_day(number)], "latitude": latitude, "longitude": longitude},

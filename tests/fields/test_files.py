@@ -8,9 +8,11 @@ import sys
 from types import SimpleNamespace
 
 import eccodes
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
+from xarray.backends import H5NetCDFStore
 
 from cagp_dist.errors import ConfigurationError, DataError, FullDiskError
 from cagp_dist.fields.canonical import canonical, observation_points
@@ -385,3 +387,27 @@ def test_of_a_month_the_hours_that_are_asked_for_are_decoded(write, scratch, tmp
     _decode._decode(job, tmp_path)
     np.testing.assert_array_equal(np.load(tmp_path / "values.npy"), field.t2m.values)
     assert unpacked == 24 * [20190305]
+
+
+def test_of_many_single_numbers_only_those_that_may_be_asked_for_are_opened(tmp_path, monkeypatch):
+    """The place and the height of a station and what is chosen by, and not the 300 others."""
+    path, opened = tmp_path / "station.nc", []
+    times = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]")
+    held = xr.Dataset({"t2m": ("time", np.array([280.0, 281.0]), {"units": "K"})}, coords={"time": times})
+    held.to_netcdf(path, engine="h5netcdf")
+    wanted = {"lat": 52.0, "lon": 13.0, "height": 2.0, "chosen": 1.0}
+    with h5py.File(path, "a") as file:
+        for name, value in {**wanted, **{f"scalar_{number}": 0.0 for number in range(300)}}.items():
+            file.create_dataset(name, data=value)
+
+    def open_variable(self, name, variable, original=H5NetCDFStore.open_store_variable):
+        opened.append(name)
+        return original(self, name, variable)
+
+    monkeypatch.setattr(H5NetCDFStore, "open_store_variable", open_variable)
+    with _decode._open_netcdf(path, Selection(where={"chosen": 1.0})) as found:
+        assert {*opened} == {*found.variables} == {"t2m", "time", *wanted}
+        assert float(found.lat) == 52.0
+    monkeypatch.setattr(_decode, "MANY_SCALARS", 400)
+    with _decode._open_netcdf(path, Selection()) as found:
+        assert len(found.variables) == 306

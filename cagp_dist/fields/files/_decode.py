@@ -16,7 +16,7 @@ import time
 import traceback
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +26,17 @@ import h5py
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from xarray.backends import H5NetCDFStore
 
 from cagp_dist.errors import CagpError, DamagedFileError, DataError, FullDiskError
+from cagp_dist.fields.axes import is_axis_by_name
 from cagp_dist.fields.calendars import decode
 from cagp_dist.fields.canonical import canonical, joined_times, points_of, time_axis
 from cagp_dist.fields.files import decoded_files
 from cagp_dist.fields.files.file_catalogue import Listing
 from cagp_dist.fields.files.hdf5_links import check_hdf5
 from cagp_dist.fields.files.sniff import HEAD_BYTES, FileKind, file_kind
-from cagp_dist.fields.gridded import GROUP, AbsentVariableError
+from cagp_dist.fields.gridded import GROUP, AbsentVariableError, find_variable
 from cagp_dist.fields.groups import paths_to, the_group, with_those_above
 from cagp_dist.fields.points import Points, joined_points
 from cagp_dist.fields.selection import Selection, parse_times
@@ -45,6 +47,7 @@ LIBRARY_BYTES = 2**29  # of memory that libraries take before anything is decode
 # modules that read bytes: what they raise is the fault of the file
 DECODERS = ("h5netcdf", "h5py", "eccodes", "gribapi", "scipy.io", "zipfile", "zlib", "xarray.backends",
             "xarray.coding", "xarray.conventions", "cagp_dist.fields.files.grib")  # fmt: skip
+MANY_SCALARS = 256  # variables of a file; each takes milliseconds to open
 MOST_PACKED, FREELY_UNPACKED_BYTES = 300, 2**28  # times the size of a member; fields pack to a tenth or so
 
 
@@ -216,25 +219,56 @@ def _open_netcdf(path: Path, selection: Selection) -> xr.Dataset:
     """Open the group of a file that is chosen, or that holds the variable, with what is above it."""
     check_hdf5(path)
     groups: dict[str, list[str]] = {"": []}
+    bare: dict[str, list[str]] = {}
     with h5py.File(path) as file:
-        file.visititems(lambda name, item: _note(groups, name, isinstance(item, h5py.Group)))
+        file.visititems(lambda name, item: _note(groups, bare, name, item))
     group = ""
     if len(groups) > 1:
         group = the_group(groups, selection.variable, selection.where.get(GROUP))
-    above = [_open_raw(path, engine="h5netcdf", group=each or None) for each in paths_to(group)]
+    above = []
+    for each in paths_to(group):
+        store = _SomeVariables.open(path, group=each or None)
+        store.without = frozenset(_not_asked_for(bare.get(each, []), selection))
+        above.append(_open_raw(store))
     return decode(with_those_above(above))
 
 
-def _note(groups: dict[str, list[str]], name: str, is_group: bool) -> None:
-    """Note a group, or a variable of one."""
-    if is_group:
+def _note(groups: dict[str, list[str]], bare: dict[str, list[str]], name: str, item: object) -> None:
+    """Note a group, or a variable of one, and which are single numbers without attributes."""
+    if isinstance(item, h5py.Group):
         groups[name] = []
-    else:
-        group, _, variable = name.rpartition("/")
-        groups[group].append(variable)
+        return
+    group, _, variable = name.rpartition("/")
+    groups[group].append(variable)
+    if isinstance(item, h5py.Dataset) and item.shape == () and not len(item.attrs):
+        bare.setdefault(group, []).append(variable)
 
 
-def _open_raw(path: Path, **options: Any) -> xr.Dataset:
+def _not_asked_for(bare: Sequence[str], selection: Selection) -> list[str]:
+    """Those of many single numbers without attributes that are neither asked for nor coordinates."""
+    if len(bare) <= MANY_SCALARS:
+        return []
+    asked = json.dumps(selection.as_json()).lower()
+    wanted = find_variable(bare, selection.variable)
+    return [
+        name for name in bare if name != wanted and name.lower() not in asked and not is_axis_by_name(name)
+    ]
+
+
+class _SomeVariables(H5NetCDFStore):
+    """A file without some of its variables: those that xarray drops are opened first."""
+
+    without: frozenset[str] = frozenset()
+
+    def get_variables(self) -> dict[str, xr.Variable]:
+        return {
+            name: self.open_store_variable(name, held)
+            for name, held in self.ds.variables.items()
+            if name not in self.without
+        }
+
+
+def _open_raw(path: "Path | H5NetCDFStore", **options: Any) -> xr.Dataset:
     """Open a file or a group of it lazily, as it is."""
     return xr.open_dataset(path, chunks=None, cache=False, decode_cf=False, **options)
 
