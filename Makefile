@@ -13,7 +13,7 @@ export MPLBACKEND := Agg
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-all torture bench peers proof experiments docs lint dist view-page audit sbom clean
+.PHONY: help install install-dev demo test test-all torture bench peers proof experiments docs lint dist view-page coastlines audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,7 +73,7 @@ experiments: install ## those of the documentation at full length, hours; EXPERI
 
 docs: install-dev ## the documentation, its English checked, its pages executed; DOCS_SITE=FOLDER puts it beside other versions
 	$(BIN)/python docs/prose.py
-	$(BIN)/python -m sphinx -W --keep-going --quiet --show-traceback -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going --quiet --show-traceback --jobs 2 -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 	$(if $(DOCS_SITE),$(BIN)/python docs/versions.py docs/_build/html $(DOCS_SITE))
 
@@ -90,6 +90,9 @@ dist: install-dev ## wheel and sdist in dist/, and the wheel tried in an empty e
 
 view-page: ## fetch the libraries of the page of `cagp view` anew, in locked versions; needs npm and the network
 	cd cagp_dist/view/vendoring && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+
+coastlines: ## make coastlines and borders of maps anew from Natural Earth; needs npm and the network
+	cd cagp_dist/cartography/vendoring && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 AUDIT := .audit/bin
 AUDIT_INSTALLED := .audit/.installed

@@ -124,6 +124,13 @@ def dots(
     return marks(axes, frame, longitude_degrees, latitude_degrees, values, colours=colours, norm=norm)
 
 
+def borders(axes: "Axes", frame: Frame | PlaneFrame) -> None:
+    """Draw borders between countries."""
+    x, y = coastlines(frame, "border")
+    line = axes.plot(x, y, color="black", linewidth=0.6, alpha=0.6, dashes=(4.0, 2.0), zorder=4)[0]
+    line.set_clip_path(clipping_rim(axes, frame))
+
+
 def marks(
     axes: "Axes",
     frame: Frame | PlaneFrame,

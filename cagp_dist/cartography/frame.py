@@ -7,7 +7,7 @@ degrees; its longitudes are unrolled where the data cross Greenwich or the date 
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,8 @@ FULL_CIRCLE_GAP_DEGREES = 90.0  # longitudes without a larger gap than this are 
 
 FAR_METRES = 10_000.0  # Extent of a plane above which its rim is in kilometres
 GLOBAL_LATITUDE_SPAN_DEGREES = 90.0
+FINE_DEGREES = 10.0  # Width and height of maps below which lines are of 1:10 million
+TOLD_APART = 1200  # Parts of the width of a map: points of a line in one of them are one
 FINEST_MIDDLE_COSINE = 0.2
 GRATICULE_STEPS_DEGREES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0)
 
@@ -251,14 +253,18 @@ def frame_of_cells(east: Array, north: Array, longitude: ArrayLike = (), latitud
     )
 
 
-def coastlines(frame: Frame | PlaneFrame) -> tuple[Array, Array]:
-    """Natural Earth coastlines near a map, cut where they leave it, plane coordinates; NaN lifts the pen.
+def coastlines(
+    frame: Frame | PlaneFrame, kind: Literal["coastline", "border"] = "coastline"
+) -> tuple[Array, Array]:
+    """Coastlines or borders of Natural Earth near a map, in plane coordinates; NaN lifts the pen.
 
-    A map of a plane has none.
+    They are those of 1:10 million where the map is less than ten degrees wide and high, else of 1:50 million,
+    cut where they leave it, without points that cannot be told apart on it. A map of a plane has none.
     """
     if isinstance(frame, PlaneFrame):
         return np.empty(0), np.empty(0)
-    points = coastline_degrees()
+    is_fine = max(frame.east - frame.west, frame.north - frame.south) < FINE_DEGREES
+    points = lines_degrees(kind, "10m" if is_fine else "50m")
     longitude, latitude = frame.relative(points[:, 0]), points[:, 1]
     pad = 2.0
     near = (latitude >= frame.south - pad) & (latitude <= frame.north + pad)
@@ -271,13 +277,20 @@ def coastlines(frame: Frame | PlaneFrame) -> tuple[Array, Array]:
     longitude, latitude = np.insert(longitude, breaks, np.nan), np.insert(latitude, breaks, np.nan)
     pen = np.isfinite(longitude)
     wanted = pen | np.roll(pen, 1)  # one NaN between lines is enough
-    return frame.projection.forward(longitude[wanted], latitude[wanted])
+    x, y = frame.projection.forward(longitude[wanted], latitude[wanted])
+    left, right, _, _ = frame.extent()
+    cells = np.floor(np.stack((x, y)) * (TOLD_APART / (right - left)))
+    moves = (np.diff(cells, prepend=np.nan) != 0.0).any(axis=0)  # also where the pen is lifted
+    last = np.isnan(np.append(x[1:], np.nan))
+    return x[moves | last], y[moves | last]
 
 
 @cache
-def coastline_degrees() -> Array:
-    """Longitude and latitude of all coastlines, shape (5255, 2); a NaN row ends each line."""
-    with (resources.files("cagp_dist.cartography") / "data" / "coastline_110m.npy").open("rb") as file:
+def lines_degrees(
+    kind: Literal["coastline", "border"], scale: Literal["10m", "50m", "110m"] = "110m"
+) -> Array:
+    """Longitude and latitude of all lines of a scale, shape (n, 2); a NaN row ends each line."""
+    with (resources.files("cagp_dist.cartography") / "data" / f"{kind}_{scale}.npy").open("rb") as file:
         return np.asarray(np.load(file, allow_pickle=False), dtype=np.float64)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.cartography.frame import coastline_degrees
+from cagp_dist.cartography.frame import lines_degrees
 from cagp_dist.geometry import chord_of_kilometres, unit_sphere
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def on_land(latitude_degrees: Array, longitude_degrees: Array) -> Mask:
 @cache
 def _edges() -> tuple[Array, Array]:
     """Longitude and latitude of both ends of the edges of all coastlines."""
-    points = coastline_degrees()
+    points = lines_degrees("coastline")
     there = np.isfinite(points[:-1, 0]) & np.isfinite(points[1:, 0])
     return points[:-1][there], points[1:][there]
 

@@ -1,7 +1,7 @@
 """Maps of variables of a result: grids shaded and places as dots, with coastlines and observations."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
-from cagp_dist.cartography.basemap import dots, empty_map, marks, shade
+from cagp_dist.cartography.basemap import borders, dots, empty_map, marks, shade
 from cagp_dist.cartography.chart_style import MUTED, drawing_style
 from cagp_dist.cartography.colour_scale import ERROR_BARS, FIELD, ColourScale, scale_of
 from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells, frame_of_plane
@@ -52,8 +52,13 @@ def maps_of(
     observed: ObservedObject | None = None,
     ax: "Axes | None" = None,
     scales: Mapping[str, ColourScale] | None = None,
+    cmap: str | None = None,
+    with_borders: bool = False,
 ) -> "Figure":
-    """Draw a map of each variable and field; those of a variable have one scale of colours."""
+    """Draw a map of each variable and field; those of a variable have one scale of colours.
+
+    ``cmap`` has the colours of the first variable.
+    """
     frame = frame_around(where)
     with drawing_style():
         figure, panels, width = _panels(frame, len(names), len(fields), ax)
@@ -62,9 +67,13 @@ def maps_of(
             drawn = [one_field(dataset[name], where, field) for field in fields]
             every = np.concatenate([np.ravel(values.values) for values, _ in drawn]).astype(np.float64)
             scale = (scales or {}).get(name) or scale_of(every, colours=_colours(dataset[name]))
+            if cmap is not None and name == names[0]:
+                scale = replace(scale, colours=cmap)
             label = str(dataset[name].attrs.get("long_name", name))
             for panel, field, (values, stamp) in zip(own, fields, drawn, strict=True):
                 shown = _draw_map(panel, frame, where, values, scale)
+                if with_borders:
+                    borders(panel, frame)
                 heading = stamp if len(fields) > 1 else ", ".join(filter(None, [label, stamp]))
                 if observed is not None:
                     heading += _draw_observed(panel, frame, observed, dataset[name], where, field, scale)

@@ -16,6 +16,7 @@ from cagp_dist.kriging.drawn_charts import draw_series, draw_variogram, time_axi
 from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, maps_of, own_figure, stamp_of
 from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of
 from cagp_dist.kriging.result_model import model_of, observed_beside
+from cagp_dist.text import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,6 +58,8 @@ class Plots:
         field: int | None = None,
         time: object = None,
         observations: "Source | Kriging | None" = None,
+        cmap: str | None = None,
+        borders: bool = False,
         ax: "Axes | None" = None,
     ) -> "Figure":
         """Draw maps of mean and standard deviation with coastlines; of places over time, series.
@@ -71,9 +74,21 @@ class Plots:
             What `krige` was given, or the fitted `Kriging`. On the mean they have its colours; elsewhere,
             and where there are more than 2,000, black points show where they are. Of several times, those of
             the map's are shown.
+        cmap : str, optional
+            Colours of Matplotlib for the first variable; by default `plasma` for a field, and `viridis` for
+            its error bars.
+        borders : bool
+            Whether borders between countries are drawn on maps of latitude and longitude, as Natural Earth
+            has them.
         ax : matplotlib.axes.Axes, optional
             For one map, or the series of one place.
+
+        Notes
+        -----
+        Coastlines are those of Natural Earth at 1:50 million, and at 1:10 million where a map is less than
+        10 degrees wide and high.
         """
+        check_colours(cmap)
         names = [variables] if isinstance(variables, str) else list(variables or _mean_and_std(self._dataset))
         check_there(self._dataset, names, "draw")
         first, where = self._dataset[names[0]], located(self._dataset)
@@ -81,7 +96,9 @@ class Plots:
         if variables is None and field is None and time is None and axis is not None:
             observed = None if observations is None else observed_beside(observations, first, self._dataset)
             return draw_series(self._dataset, where, axis, observed, ax)
-        return _maps(self._dataset, names, first, field, time, observations, ax)
+        return _maps(
+            self._dataset, names, first, field, time, observations, ax, cmap=cmap, with_borders=borders
+        )
 
     def error(
         self,
@@ -200,12 +217,37 @@ def _maps(
     observations: "Source | Kriging | None",
     ax: "Axes | None",
     scales: Mapping[str, ColourScale] | None = None,
+    *,
+    cmap: str | None = None,
+    with_borders: bool = False,
 ) -> "Figure":
     """Draw variables at the fields that are chosen of one like them, with observations in its units."""
     where = located(dataset)
     observed = None if observations is None else observed_beside(observations, like, dataset)
     fields = fields_of(like, where, field=field, time=time)
-    return maps_of(dataset, where, names, fields, observed=observed, ax=ax, scales=scales)
+    return maps_of(
+        dataset,
+        where,
+        names,
+        fields,
+        observed=observed,
+        ax=ax,
+        scales=scales,
+        cmap=cmap,
+        with_borders=with_borders,
+    )
+
+
+def check_colours(cmap: str | None) -> None:
+    """Raise `ArgumentError` where Matplotlib has no colours of a name."""
+    import matplotlib as mpl
+
+    if cmap is not None and cmap not in mpl.colormaps:
+        close = nearest(str(cmap), mpl.colormaps) or "YlGnBu"
+        raise ArgumentError(
+            f"cmap is {cmap!r}; expected the name of a colormap of Matplotlib, such as {close!r}.",
+            key="colours-unknown",
+        )
 
 
 def check_there(dataset: xr.Dataset, names: Sequence[str], what: str) -> None:

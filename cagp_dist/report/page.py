@@ -87,7 +87,7 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
         job=attributes.text("job") or "not recorded",
         record=tables.record_rows(run),
         footer=f"Run {run.key}. The figures are also PNG files beside this page. Globes are drawn in the "
-        "Equal Earth projection, regions in plate carree. Coastlines: Natural Earth 1:110 million "
+        "Equal Earth projection, regions in plate carree. Coastlines: Natural Earth "
         "(simplified, for orientation only), public domain.",
     )
 

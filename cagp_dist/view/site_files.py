@@ -18,9 +18,10 @@ DATA = "data"  # Folder of the runs, below the page
 def page_files() -> dict[str, Path]:
     """List the files of the page by their addresses: its own, the vendored libraries and the coast lines."""
     page = Path(str(resources.files("cagp_dist.view") / "page"))
-    coast = Path(str(resources.files("cagp_dist.cartography") / "data" / "coastline_110m.npy"))
+    data = Path(str(resources.files("cagp_dist.cartography") / "data"))
     own = {path.relative_to(page).as_posix(): path for path in sorted(page.rglob("*")) if path.is_file()}
-    return {**own, "coastline.npy": coast}
+    coast = {"coastline.npy": "coastline_50m.npy", "coastline-fine.npy": "coastline_10m.npy"}
+    return {**own, **{address: data / name for address, name in coast.items()}}
 
 
 def description(run: Path, *, live: bool = False, series: Path | None = None) -> bytes:

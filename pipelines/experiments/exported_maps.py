@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
-from cagp_dist.cartography.frame import coastline_degrees
+from cagp_dist.cartography.frame import lines_degrees
 from cagp_dist.export import export_run
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
@@ -201,7 +201,7 @@ def difference(found: xr.DataArray, published: xr.DataArray) -> float:
 
 def coastline(axes: "Axes", region: Region) -> None:
     """Draw coastlines over a map, which keeps its limits."""
-    points = coastline_degrees()
+    points = lines_degrees("coastline")
     limits = axes.get_xlim(), axes.get_ylim()
     style = {"color": "white", "linewidth": 0.6}
     if region.pole:

@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from cagp_dist.cartography.frame import EqualEarth, PlateCarree, coastlines, frame_of
+from cagp_dist.cartography.frame import (
+    TOLD_APART,
+    EqualEarth,
+    PlateCarree,
+    coastlines,
+    frame_of,
+    lines_degrees,
+)
 from cagp_dist.text import degrees_label
 
 
@@ -119,6 +126,30 @@ def test_coastlines_leave_out_borders_between_countries() -> None:
     for place in ((13.0, 48.3), (6.1, 49.5), (15.0, 51.0)):  # Inn, Moselle, Neisse
         here = frame.project(*place)
         assert np.nanmin(np.hypot(x - here[0], y - here[1])) > 2.0
+
+
+@pytest.mark.parametrize(
+    ("longitude", "latitude", "kind"),
+    [(-5.712, 50.066, "coastline"), (-9.818, 51.450, "coastline"), (6.02, 50.755, "border")],
+    ids=["Land's End", "Mizen Head", "Vaalserberg"],
+)
+def test_maps_of_less_than_ten_degrees_have_lines_of_one_to_ten_million(longitude, latitude, kind) -> None:
+    for width, kilometres in ((4.0, 4.0), (20.0, 12.0)):
+        reach = [-0.5 * width, 0.5 * width]
+        frame = frame_of(longitude + np.array(reach), latitude + np.array(reach), margin_degrees=0.0)
+        x, y = coastlines(frame, kind)
+        here = frame.project(longitude, latitude)
+        assert np.nanmin(np.hypot(x - here[0], y - here[1])) < kilometres / 111.0
+
+
+def test_points_of_lines_that_a_map_does_not_tell_apart_are_one() -> None:
+    frame = frame_of(np.arange(0.0, 360.0, 4.0), [-88.0, 88.0], margin_degrees=2.0)
+    x, y = coastlines(frame)
+    left, right, _, _ = frame.extent()
+    inner = np.isfinite(x[:-2]) & np.isfinite(x[1:-1]) & np.isfinite(x[2:])
+    cells = np.floor(np.stack((x, y)) * (TOLD_APART / (right - left)))
+    assert (cells[:, :-2] != cells[:, 1:-1]).any(axis=0)[inner].all()
+    assert np.isfinite(x).sum() < 0.7 * len(lines_degrees("coastline", "50m"))
 
 
 @pytest.mark.parametrize("centre", [0.0, 90.0, 180.0, 270.0])

@@ -96,6 +96,18 @@ def test_a_map_of_a_region_is_as_wide_as_it_is_on_the_ground(field):
     assert panel.get_aspect() == pytest.approx(1.0 / np.cos(np.deg2rad(5.0)))
 
 
+def test_colours_and_borders_are_as_they_were_asked_for(field):
+    mean, std = field.cagp.plot(cmap="YlGnBu").axes[:2]
+    assert [panel.get_images()[0].cmap.name for panel in (mean, std)] == ["YlGnBu", "viridis"]
+    europe = field.assign_coords(latitude=field.latitude + 45.0)
+    lines = [len(europe.cagp.plot("mean", borders=drawn).axes[0].lines) for drawn in (False, True)]
+    assert lines[1] == lines[0] + 1
+    with pytest.raises(ArgumentError) as refused:
+        field.cagp.plot(cmap="virids")
+    assert refused.value.key == "colours-unknown"
+    assert "'viridis'" in str(refused.value)
+
+
 def test_one_map_goes_into_axes_of_ones_own(field):
     figure, axes = plt.subplots()
     assert field.cagp.plot.probability(10.0, ax=axes) is figure

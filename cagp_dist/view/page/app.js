@@ -674,7 +674,8 @@ async function start() {
   wire();
   project();
   home(false);
-  drawCoast(map).catch(fail);
+  const isFine = Math.max(east - west, north - south) < 10; // degrees, as in maps of reports
+  drawCoast(map, isFine).catch(fail);
   await show();
   if (at) choose(...at);
   offerSeries(told);

@@ -94,9 +94,10 @@ export function dress(map) {
   for (const layer of ["dots", "here"]) map.setPaintProperty(layer, "circle-stroke-color", css("--coast"));
 }
 
-export async function drawCoast(map) {
+export async function drawCoast(map, isFine) {
   const lines = [[]];
-  for (const [x, y] of rowsOf(await (await fetch("coastline.npy")).arrayBuffer())) {
+  const address = isFine ? "coastline-fine.npy" : "coastline.npy";
+  for (const [x, y] of rowsOf(await (await fetch(address)).arrayBuffer())) {
     if (Number.isNaN(x)) lines.push([]);
     else lines.at(-1).push([x, y]);
   }
