@@ -205,8 +205,8 @@ def test_a_store_of_another_order_is_drawn_too(open_page, tmp_path, north_first)
 
 
 def colours_are_those_of_the_store(browser, group):
-    """Compare the middles of cells in a picture, neither faded nor smoothed, with the scale of colours."""
-    for switch in ("fade", "smooth", "globe"):
+    """Compare the middles of cells in a picture, neither marked nor smoothed, with the scale of colours."""
+    for switch in ("hatch", "fade", "smooth", "globe"):
         browser.run(f"document.querySelector('#{switch}:checked')?.click()")
     browser.settle()
     for layer in ("net", "halo", "coast", "dots"):
@@ -238,7 +238,7 @@ def colours_are_those_of_the_store(browser, group):
 
 
 @pytest.mark.exhaustive
-def test_colours_fade_by_the_share_of_the_prior_variance_that_is_left(open_page, tmp_path):
+def test_what_the_observations_leave_of_the_prior_variance_is_hatched_and_fades(open_page, tmp_path):
     axes = np.arange(30.0, 60.1, 3.0), np.arange(-20.0, 20.1, 4.0)
     publish_viewed(tmp_path, *axes, times=DAYS[:1], points=9, attributes={"prior": {"variance": 1.0}})
     browser = open_page(tmp_path)
@@ -247,19 +247,28 @@ def test_colours_fade_by_the_share_of_the_prior_variance_that_is_left(open_page,
     for layer in ("net", "halo", "coast"):
         browser.run(f"void {MAP}.setLayoutProperty('{layer}', 'visibility', 'none')")
     browser.settle()
-    faded = np.asarray(browser.picture(), dtype=float)
-    browser.run("document.getElementById('fade').click()")
+    hatched = np.asarray(browser.picture(), dtype=float)
+    browser.run("document.getElementById('hatch').click()")
     browser.settle()
     plain = np.asarray(browser.picture(), dtype=float)
+    browser.run("document.getElementById('fade').click()")
+    browser.settle()
+    faded = np.asarray(browser.picture(), dtype=float)
+    lined = (np.abs(hatched - plain).max(axis=-1) > 30.0).astype(float)
     ground = np.array([0xF3, 0xF5, 0xF7], dtype=float)
-    seen = []
+    seen, uncertain = [], set()
     for latitude, longitude in ((57.0, 0.0), (45.0, -16.0), (33.0, 16.0)):
         at = tuple(round(each) for each in place_of(browser, latitude, longitude))[::-1]
         share = float(run.t2m_std.sel(latitude=latitude, longitude=longitude)) ** 2
         opaque = 1.0 - 0.94 * min(share, 1.0)
         np.testing.assert_allclose(faded[at], opaque * plain[at] + (1.0 - opaque) * ground, atol=4.0)
         seen.append(opaque)
+        around = lined[at[0] - 9 : at[0] + 9, at[1] - 9 : at[1] + 9]  # 18 by 18 pixels: lines are every 9
+        uncertain.add(share > 0.5)
+        assert (around.mean() > 0.08) == (share > 0.5)
+        assert around.any() == (share > 0.5)
     assert max(seen) - min(seen) > 0.1
+    assert uncertain == {True, False}
 
 
 @pytest.mark.exhaustive
@@ -283,6 +292,7 @@ def test_it_works_without_a_mouse(open_page, world):
         browser.press("Tab")
         reached.add(browser.run("document.activeElement.id"))
     assert reached >= {
+        "hatch",
         "fade",
         "dots",
         "smooth",

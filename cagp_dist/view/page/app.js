@@ -78,7 +78,7 @@ async function show() {
     if (turn !== wanted) return;
     $("failure").hidden = true;
     describe();
-    await Promise.all([inspect(), fadeBy(turn)]);
+    await Promise.all([inspect(), markErrors(turn)]);
     if (turn === wanted) ahead();
   } catch (error) {
     if (turn === wanted) fail(error);
@@ -94,22 +94,26 @@ async function paint(turn) {
   field.smooth = $("smooth").checked;
   if (grid) {
     field.colour(ramp(layer.colours));
-    const fading = $("fade").checked && layer.absolute && shownErrors;
-    field.fade = fading ? 1 / shownErrors.scale : 0;
-    field.show(values, grid, fading ? shownErrors.values : null, fading ? shownErrors.grid : null);
+    const marked = marksErrors() && layer.absolute && shownErrors;
+    field.told = marked ? 1 / shownErrors.scale : 0;
+    field.fade = $("fade").checked;
+    field.hatch = $("hatch").checked;
+    field.show(values, grid, marked ? shownErrors.values : null, marked ? shownErrors.grid : null);
   } else field.hide();
   await drawDots(turn, layer, values, range);
   legend(layer, range);
 }
 
-// Colours fade by the standard deviation, beside what the field varies by.
-async function fadeBy(turn) {
+const marksErrors = () => $("fade").checked || $("hatch").checked;
+
+// Where the standard deviation is large beside what the field varies by, colours are hatched, or fade.
+async function markErrors(turn) {
   const { layer } = shown;
   if (
     !layer.absolute ||
     layer.points ||
     !run.errorBar ||
-    !$("fade").checked ||
+    !marksErrors() ||
     shownErrors?.time === state.time
   )
     return;
@@ -174,7 +178,8 @@ function legend(layer, range) {
   $("legend-title").textContent =
     `${layer.title[0].toUpperCase()}${layer.title.slice(1)}${unit ? ` [${unit}]` : ""}`;
   $("ramp").style.background = gradient(ramp(layer.colours));
-  const fading = field.fade > 0 && shown.grid !== null;
+  const marked = field.told > 0 && shown.grid !== null;
+  const fading = marked && field.fade;
   $("bar").classList.toggle("fading", fading);
   $("bar").dataset.range = range.join(" ");
   $("ticks").replaceChildren(
@@ -184,7 +189,9 @@ function legend(layer, range) {
       return made;
     }),
   );
-  const notes = [layer.note, fading ? "Faded: the observations tell little there." : ""];
+  const marks = [field.hatch && "Hatched: the observations leave more than half of the variance there.",
+    field.fade && "Faded: the observations tell little there."];
+  const notes = [layer.note, ...(marked ? marks : [])];
   $("legend-note").textContent = notes.filter(Boolean).join(" ");
 }
 
@@ -521,7 +528,7 @@ function wire() {
     }),
   );
   const repaint = () => show();
-  $("fade").addEventListener("change", repaint);
+  for (const id of ["hatch", "fade"]) $(id).addEventListener("change", repaint);
   $("smooth").addEventListener("change", repaint);
   $("dots").addEventListener("change", event => ((state.dots = event.target.checked), repaint()));
   $("globe").addEventListener("change", event => {
@@ -565,7 +572,7 @@ function wire() {
   map.on("mouseout", () => ($("readout").hidden = $("needle").hidden = true));
   if (!layers.some(each => each.absolute && !each.points) || !Object.keys(run.points).length)
     $("dots").closest("label").hidden = true;
-  if (!run.map) for (const id of ["fade", "smooth"]) $(id).closest("label").hidden = true;
+  if (!run.map) for (const id of ["hatch", "fade", "smooth"]) $(id).closest("label").hidden = true;
 }
 
 function introduce() {

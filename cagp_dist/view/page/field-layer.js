@@ -25,7 +25,9 @@ precision highp sampler2D;
 uniform sampler2D u_values, u_rows, u_columns, u_errors, u_error_rows, u_error_columns, u_colours;
 uniform vec4 u_box, u_error_box; // west, south, east, north
 uniform vec2 u_range;
-uniform float u_smooth, u_around, u_error_around, u_fade; // u_fade: one over the error at which nothing is told
+uniform float u_smooth, u_around, u_error_around;
+uniform float u_told; // one over the error at which nothing is told; 0 where errors are not looked at
+uniform float u_fade, u_hatch; // u_hatch: pixels of the screen in one of the page, or 0
 in vec2 v_place;
 out vec4 colour;
 
@@ -56,12 +58,17 @@ void main() {
   float found = value(u_values, u_rows, u_columns, u_box, u_around);
   if (found < -1e38) discard;
   float share = (found - u_range.x) / (u_range.y - u_range.x);
+  vec3 shown = texture(u_colours, vec2(clamp(share, 0.002, 0.998), 0.5)).rgb;
   float alpha = 1.0;
-  if (u_fade > 0.0) {
-    float error = value(u_errors, u_error_rows, u_error_columns, u_error_box, u_error_around) * u_fade;
-    if (error >= 0.0) alpha = 1.0 - 0.94 * min(error * error, 1.0);
+  if (u_told > 0.0) {
+    float error = value(u_errors, u_error_rows, u_error_columns, u_error_box, u_error_around) * u_told;
+    if (error >= 0.0 && u_fade > 0.5) alpha = 1.0 - 0.94 * min(error * error, 1.0);
+    // where more than half of the variance is left, lines that stand out from every colour
+    float across = mod(gl_FragCoord.x + gl_FragCoord.y, 9.0 * u_hatch);
+    if (u_hatch > 0.0 && error * error > 0.5 && across < 1.5 * u_hatch)
+      shown = mix(shown, vec3(dot(shown, vec3(0.3, 0.59, 0.11)) < 0.5 ? 1.0 : 0.0), 0.6);
   }
-  colour = vec4(texture(u_colours, vec2(clamp(share, 0.002, 0.998), 0.5)).rgb * alpha, alpha);
+  colour = vec4(shown * alpha, alpha);
 }`;
 
 export class FieldLayer {
@@ -69,12 +76,14 @@ export class FieldLayer {
   type = "custom";
   renderingMode = "2d";
   smooth = true;
-  fade = 0;
+  told = 0; // one over the error at which nothing is told
+  fade = false;
+  hatch = false;
   range = [0, 1];
   #fields = {};
   #programs = new Map();
 
-  // Shows values (rows, columns) of a grid; of `errors`, which may have another, the colours fade.
+  // Shows values (rows, columns) of a grid; where `errors`, which may have another, are large, they are marked.
   show(values, grid, errors, errorGrid) {
     this.#set("values", values, grid);
     this.#set("errors", errors ?? values, errors ? errorGrid : grid);
@@ -248,7 +257,9 @@ export class FieldLayer {
     gl.uniform1f(place("u_error_around"), Number(errors.grid.around));
     gl.uniform2f(place("u_range"), ...this.range);
     gl.uniform1f(place("u_smooth"), Number(this.smooth));
-    gl.uniform1f(place("u_fade"), this.fade);
+    gl.uniform1f(place("u_told"), this.told);
+    gl.uniform1f(place("u_fade"), Number(this.fade));
+    gl.uniform1f(place("u_hatch"), this.hatch ? window.devicePixelRatio : 0);
     gl.bindVertexArray(this.vertices);
     gl.disable(gl.CULL_FACE);
     for (const turn of /mercator/i.test(shaderData.variantName) ? [-1, 0, 1] : [0]) {
