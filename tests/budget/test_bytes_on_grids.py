@@ -134,8 +134,8 @@ TALL = cagp.LatLonGrid(np.linspace(-85.0, 87.0, 1500), 2)
 """So many latitudes that factors of its wavenumbers take more than a solve in tiles."""
 
 
-def tall(solvers: list, turns: tuple[bool, ...]) -> pytest.MarkDecorator:
-    """Each solver on the whole grid or on one with a gap by turns, on the other one at leisure."""
+def tall(solvers: list, turns: tuple[bool | None, ...]) -> pytest.MarkDecorator:
+    """Each solver on the whole grid or on one with a gap by turns, on the other one, or both, at leisure."""
     return pytest.mark.parametrize(
         ("solver", "gaps"),
         [
@@ -147,7 +147,7 @@ def tall(solvers: list, turns: tuple[bool, ...]) -> pytest.MarkDecorator:
     )
 
 
-@tall([cagp.Jacobi(1), cagp.GaussSeidel(1), cagp.SOR(1, 1.5)], (False, True, False))
+@tall([cagp.Jacobi(1), cagp.GaussSeidel(1), cagp.SOR(1, 1.5)], (False, True, None))
 def test_planned_bytes_bound_point_solvers_on_grids(solver, gaps, warm_grids, traced):
     """They go by tiles, Jacobi where rings take too much: nothing of theirs takes the factors of the grid."""
     field = np.random.default_rng(0).normal(size=TALL.shape)

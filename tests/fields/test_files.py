@@ -353,7 +353,6 @@ def test_versions_of_a_table_of_starts_and_steps_are_those_of_its_messages(write
     np.testing.assert_allclose(warmer.mean(("latitude", "longitude")), [0.0, 0.0, 1.0, 0.0], atol=1e-3)
 
 
-@in_a_child
 def test_a_corrupted_grib_message_is_refused(write, scratch):
     with pytest.raises(DataError) as refusal:
         open_file(write(corrupted(), "corrupted.grib"), scratch=scratch)

@@ -46,10 +46,11 @@ def exact_form(G, noise, columns):
     )
 
 
-def test_it_brackets_the_truth_in_every_one_of_200_problems():
+@pytest.mark.parametrize("problems", [60, pytest.param(200, marks=pytest.mark.exhaustive)])
+def test_it_brackets_the_truth_in_every_problem(problems):
     """After every step; and each bound is at least as good as the one before."""
     closed = 0
-    for seed in range(200):
+    for seed in range(problems):
         G, noise, columns = random_problem(seed)
         exact = exact_form(G, noise, columns)
         to_the_end = seed % 4 == 0
@@ -64,8 +65,8 @@ def test_it_brackets_the_truth_in_every_one_of_200_problems():
             assert (upper <= before[1]).all(), seed
             before = np.stack([lower, upper])
         closed += to_the_end and bool((upper - lower <= 1e-3 * exact + rounding).all())
-    # of 50: after n steps both are it, but where rounding takes much of the smallest noise
-    assert closed > 45
+    # of a fourth: after n steps both are it, but where rounding takes much of the smallest noise
+    assert closed > 0.9 * problems / 4
 
 
 def test_lower_and_upper_bound_are_those_of_gauss_and_of_gauss_radau():

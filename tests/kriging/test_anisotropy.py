@@ -59,6 +59,7 @@ def test_what_is_fitted_is_what_is_given():
     assert held.attrs["lengthscale"] == pytest.approx(kernel.common_lengthscale, rel=1e-2)
 
 
+@pytest.mark.exhaustive
 def test_an_ellipse_is_found_beside_the_errors_of_ships():
     """Without these errors in the fit of the shape there is none: they are 15 times the noise."""
     generator, n = np.random.default_rng(0), 120

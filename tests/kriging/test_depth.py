@@ -101,6 +101,7 @@ def test_an_object_with_a_dimension_of_depths_is_as_its_table(profiles):
     table = profiles.assign(t=values.ravel(), err=np.repeat(noise, DEPTHS.size))
 
     settings = {"value": "t", "noise_std": "err", "kernel": "matern32", "progress": False}
+    settings["hyperparameters"] = "plug-in"
     to = GRID.assign_coords(depth=[20.0, 70.0])
     found = cagp.krige(of_object, columns={"depth": "z"}, to=to, **settings)
     expected = cagp.krige(table, columns={"depth": "pressure"}, to=to, **settings)

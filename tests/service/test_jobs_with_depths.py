@@ -93,6 +93,7 @@ def test_a_job_and_a_call_give_the_same_maps_at_depths(floats, run):
     assert groups.attrs["geospatial_vertical_positive"] == "down"
 
 
+@pytest.mark.exhaustive
 def test_an_object_with_a_dimension_of_depths_is_as_its_table(floats, run, tmp_path):
     _, job, table = floats
     places = table.iloc[:: DEPTHS.size]
