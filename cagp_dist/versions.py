@@ -93,7 +93,7 @@ NUMERICAL_VERSIONS = (
     NumericalVersion(
         "0.17.0",
         "2026-11-29",
-        "Means and error bars of censored values are averages over the draws, no longer from quantiles.",
+        "Means and error bars of censored and of integrated values are no longer from seven quantiles.",
     ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a

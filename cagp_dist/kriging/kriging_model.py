@@ -777,14 +777,14 @@ class Kriging:
         if corrects or self.transform_ is not None:
             result = with_recalibration(result, solved, observed, targets, method=self.recalibration)
         if self.transform_ is not None:
-            of_draws = None
-            if (drawn_fields := solved.solution.drawn) is not None:
-                both = (
-                    moments_of_draws(drawn_fields, self.transform_, noise)
-                    for noise in (0.0, solved.usual_noise)
-                )
-                of_draws = [OfDraws(*(shaped(each, observed, targets) for each in found)) for found in both]
-            result = in_units_of_data(result, self.transform_, of_draws=of_draws)
+            of_draws, moments = None, None
+            if (exact := solved.solution.moments) is not None and not corrects:
+                moments = [shaped(each, observed, targets) for each in exact]
+            if (fields := solved.solution.drawn) is not None:
+                noise = solved.usual_noise
+                both = (moments_of_draws(fields, self.transform_, each) for each in (0.0, noise))
+                of_draws = [OfDraws(*(shaped(each, observed, targets) for each in own)) for own in both]
+            result = in_units_of_data(result, self.transform_, moments=moments, of_draws=of_draws)
             likely = result["quantile"].sel({QUANTILE_LEVEL: 0.95})
             if said := advice_of_means(result["mean"].values, likely.values, observed.points):
                 warnings.warn(said, stacklevel=4)

@@ -437,11 +437,17 @@ def below_limits(observed: ObservedObject) -> dict[str, int]:
 
 
 def in_units_of_data(
-    result: xr.Dataset, transform: Transform, *, of_draws: Sequence[OfDraws] | None = None
+    result: xr.Dataset,
+    transform: Transform,
+    *,
+    moments: Sequence[Array] | None = None,
+    of_draws: Sequence[OfDraws] | None = None,
 ) -> xr.Dataset:
     """Take a result of transformed values back: everything is of the distribution of the values.
 
-    Where draws predict together, ``of_draws`` has the moments of the field and those of an observation, of
+    Where they are known otherwise than by its quantiles, ``moments`` are mean and standard deviation of the
+    field.
+    Where draws predict together, ``of_draws`` has those of the field and of an observation. All of them have
     the shape of the mean.
     """
     mean, std, quantile = result["mean"], result["std"], result["quantile"]
@@ -458,6 +464,8 @@ def in_units_of_data(
         )
     else:
         field, observation = _without_draws(result, transform)
+        if moments is not None:
+            field = field._replace(mean=moments[0], std=moments[1])
     about = {key: said for key, said in mean.attrs.items() if key in ("units", "comment")}
     share = np.divide(field.std, std.values, out=np.zeros(mean.shape), where=std.values > 0.0)
     if "std_computational" in result:

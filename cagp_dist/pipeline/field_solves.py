@@ -138,6 +138,8 @@ class Solution:
     drift: DriftCoefficients | None = None  # None where the mean was known
     # (T, L, q): of the field at `QUANTILE_LEVELS`, where the numbers of the prior were integrated over
     quantiles: Array | None = None
+    # (2, T, q): mean and standard deviation in the unit of the data, where those were transformed as well
+    moments: Array | None = None
     drawn: DrawnFields | None = None  # (T, D, q) and (T, q), where values are censored
     fine_mean: Array | None = None  # (T, r) posterior mean alone, where that was asked for
     sampled: SampledMap | None = None  # mean and error bars from samples, where that was asked for
@@ -181,6 +183,7 @@ class Solution:
             steps=steps,
             computational_std=None if own is None else own[:, chosen],
             quantiles=None if self.quantiles is None else self.quantiles[..., chosen],
+            moments=None if self.moments is None else self.moments[..., chosen],
             drawn=None if self.drawn is None else self.drawn.part(chosen),
         )
 

@@ -56,6 +56,10 @@ def field_in_units(solution: Solution, transform: Transform, factor: Array | Non
         assert solution.quantiles is not None
         own = moments_of_draws(solution.drawn, transform)
         return InUnits(own.mean, own.std, transform.inverse(np.moveaxis(solution.quantiles, 1, 0)), own.least)
+    if solution.moments is not None and factor is None:
+        assert solution.quantiles is not None
+        found = quantiles_in_units(np.moveaxis(solution.quantiles, 1, 0), transform)
+        return found._replace(mean=solution.moments[0], std=solution.moments[1])
     mean, by = solution.mean, np.ones(1) if factor is None else factor
     if solution.quantiles is None:
         return normal_in_units(mean, by * solution.std, transform)

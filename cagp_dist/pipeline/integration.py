@@ -5,6 +5,7 @@ from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
+from scipy.special import ndtr
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, NumericalError
@@ -33,13 +34,16 @@ from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_solves import solve_map
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.predictive import Gaussian, Mixture, Predictive
+from cagp_dist.predictive import Gaussian, Mixture, Predictive, QuantileTable
+from cagp_dist.predictive.transforms import Transform, Transformed
 from cagp_dist.prior import Prior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
 from cagp_dist.text import alternatives, counted
 
 EXACT = ("auto", "cholesky", "rings")
 TARGETS_AT_ONCE = 4096  # Targets whose distributions are in memory at a time
+
+SCORES = np.linspace(-4.0, 4.0, 41)  # Normal scores of quantiles from which means of values are taken
 
 
 def check_hyperparameters(asked: str) -> None:
@@ -136,6 +140,7 @@ def predict_fields(
     T, q, scale = observed.fields, targets.size, learned.scale(observed)
     mean, variance = np.empty((T, q)), np.empty((T, q))
     quantiles = np.empty((T, len(QUANTILE_LEVELS), q))
+    moments = None if observed.transform is None else np.empty((2, T, q))
     fine = None if targets.mean_at is None else np.empty((T, targets.mean_at.size))
     drift = None
     patterns = fields_of(learned, observed, found.held)
@@ -143,6 +148,8 @@ def predict_fields(
         for some, distribution in mixtures(found, fields, weighted(targets.points.wanted, scale)):
             mean[chosen, some], variance[chosen, some] = distribution.mean, distribution.std**2
             quantiles[chosen, :, some] = np.moveaxis(distribution.quantile(QUANTILE_LEVELS), 0, 1)
+            if moments is not None and observed.transform is not None:
+                moments[:, chosen, some] = moments_in_units(distribution, observed.transform)
             execution.progress((number + some.stop / q) / len(patterns), "")
         if fine is not None and targets.mean_at is not None:
             for some, distribution in mixtures(found, fields, weighted(targets.mean_at.wanted, scale)):
@@ -162,8 +169,19 @@ def predict_fields(
         computational_std=np.zeros((T, q)),
         drift=drift,
         quantiles=quantiles,
+        moments=moments,
         fine_mean=fine,
     )
+
+
+def moments_in_units(distribution: Mixture, transform: Transform) -> tuple[Array, Array]:
+    """Mean and standard deviation of transformed values, by many quantiles.
+
+    Beyond these a mixture goes on as a normal distribution: of the exponential of Student's there is no mean.
+    """
+    rows = distribution.at_normal_score(SCORES.reshape(-1, *(1,) * len(distribution.shape)))
+    of_values = Transformed(QuantileTable(ndtr(SCORES), rows), transform)
+    return of_values.mean, of_values.std
 
 
 def _with_errors_of_numbers(

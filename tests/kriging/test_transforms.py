@@ -6,6 +6,9 @@ from scipy.special import ndtr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.pipeline.integration import moments_in_units
+from cagp_dist.predictive import Gaussian, Mixture
+from cagp_dist.predictive.transforms import Transformed
 
 RNG = np.random.default_rng(0)
 LAT, LON = RNG.uniform(45.0, 55.0, 120), RNG.uniform(0.0, 15.0, 120)
@@ -68,6 +71,20 @@ def test_draws_and_scores_of_logarithms_are_those_of_the_values(logs):
     np.testing.assert_allclose(left["mean"], np.exp(m + 0.5 * s**2), rtol=1e-10)
     density = 0.5 * w**2 + np.log(s * np.sqrt(2.0 * np.pi)) + Z
     assert float(left["nll"]) == pytest.approx(density.mean(), rel=1e-9)
+
+
+def test_means_of_mixtures_are_those_of_their_parts():
+    """As where numbers are integrated over: by 41 quantiles, whose tails are those of a normal one."""
+    spread = np.exp(0.2 * RNG.standard_normal((30, 1))) * RNG.uniform(0.3, 1.0, 50)
+    centre = 1.0 + RNG.standard_normal(50) + 0.15 * RNG.standard_normal((30, 50))
+    mixture = Mixture(np.full(30, 1.0 / 30.0), centre, spread)
+    for transform, parts in ((cagp.BoxCox(0.0), 2e-2), (cagp.BoxCox(0.5), 2e-3)):
+        own = [Transformed(Gaussian(m, s), transform) for m, s in zip(centre, spread, strict=True)]
+        mean = np.mean([each.mean for each in own], axis=0)
+        square = np.mean([each.mean**2 + each.std**2 for each in own], axis=0)
+        found = moments_in_units(mixture, transform)
+        np.testing.assert_allclose(found[0], mean, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(found[1], np.sqrt(square - mean**2), rtol=parts)
 
 
 def test_the_first_power_changes_nothing():
