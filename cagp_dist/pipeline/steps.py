@@ -393,6 +393,7 @@ def _together(solutions: list[Solution], columns: list[Indices], total: int, tes
         drift=last.drift,
         drawn=_together_drawn(solutions, columns, total),
         quantiles=_together_quantiles(solutions, columns, total),
+        moments=_together_moments(solutions, columns, total),
         computational_std=_placed(known, columns, total) if len(known) == len(unfinished) else None,
         computational_std_known=all(each.computational_std_known for each in solutions),
     )
@@ -410,6 +411,17 @@ def _together_drawn(solutions: list[Solution], columns: list[Indices], total: in
         means[..., at] = solution.mean[:, None] if own is None else own.means
         scale[:, at] = solution.std if own is None else own.scale
     return DrawnFields(means, scale)
+
+
+def _together_moments(solutions: list[Solution], columns: list[Indices], total: int) -> Array | None:
+    """Put means and standard deviations of values in their columns, where all solves have them."""
+    moments = [solution.moments for solution in solutions if solution.moments is not None]
+    if len(moments) < len(solutions):
+        return None
+    found = np.empty((*moments[0].shape[:2], total))
+    for own, at in zip(moments, columns, strict=True):
+        found[..., at] = own
+    return found
 
 
 def _together_quantiles(solutions: list[Solution], columns: list[Indices], total: int) -> Array | None:

@@ -139,6 +139,25 @@ def test_a_plan_counts_what_values_ask_for(folder):
 
 
 @pytest.mark.exhaustive
+def test_a_job_is_the_call_where_parameters_are_integrated_over(folder):
+    """Beside folds, whose solves are put together with that of all points."""
+    outcome = run(
+        job(folder, "sqrt", prior={"hyperparameters": "integrate"}, output={"root": folder / "integrated"})
+    )
+    found = cagp.krige(
+        folder / "once.csv",
+        to=folder / "places.csv",
+        value="no2",
+        kernel="matern32",
+        hyperparameters="integrate",
+        transform="sqrt",
+        solver=cagp.Cholesky(),
+        progress=False,
+    )
+    assert_same(outcome.path, found, "no2")
+
+
+@pytest.mark.exhaustive
 def test_corrected_error_bars_of_values_are_not_solved_again(folder):
     """A correction of z moves means and error bars of the values, which another solve does not have."""
     held_out = {"train": {"kind": "random", "count": 40, "seed": 3}, "test": {"kind": "random", "count": 10}}
