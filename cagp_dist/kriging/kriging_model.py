@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from html import escape
 from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
@@ -528,6 +529,11 @@ class Kriging:
 
     def __repr__(self) -> str:
         return f"Kriging({_changed(self)})"
+
+    def _repr_html_(self) -> str:
+        """Show the model in a notebook: what was learned, once it is fitted."""
+        said = [repr(self), *([self.summary()] if hasattr(self, "_learned") else [])]
+        return "".join(f"<pre>{escape(text)}</pre>" for text in said)
 
     def fit(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> Self:
         """Read observations and fit the unknown parameters of kernel and noise.

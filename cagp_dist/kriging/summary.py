@@ -15,6 +15,7 @@ from cagp_dist.means import MEANS
 from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.labelled_fit import variances_of
+from cagp_dist.pipeline.observations import Observations
 from cagp_dist.text import counted
 
 
@@ -28,8 +29,7 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
     noise = np.sqrt(learned.noise_variance)
     shown = f"{noise:.4g}" if noise.ndim == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
     lines = [
-        f"Kriging of {observed.name}: {counted(points.count, 'observation')} at "
-        f"{counted(points.there.size, 'place')}, {counted(points.fields, 'field')}, "
+        f"Kriging of {observed.name}: {counted(points.count, 'observation')} at {_where_and_when(points)}, "
         f"{observed.missing:,} missing",
         *([] if transform is None else [f"transform    {transform.text}, of which all below is"]),
         f"kernel       {_kernel(learned)}",
@@ -50,6 +50,17 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
             *_intervals(learned),
         ]
     )
+
+
+def _where_and_when(points: Observations) -> str:
+    """Count places, and times or fields where there are several."""
+    if points.in_time:
+        count = [len(np.unique(each, axis=0)) for each in (points.positions, points.hours)]
+        return f"{counted(count[0], 'place')} and {counted(count[1], 'time')}"
+    places = counted(points.there.size, "place")
+    if points.fields == 1:
+        return places
+    return f"{places} and {counted(points.fields, 'field' if points.dates() is None else 'time')}"
 
 
 def _spreads(observed: ObservedObject, learned: FittedModel, noise: str, unit: str) -> Iterator[str]:

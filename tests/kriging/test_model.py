@@ -222,13 +222,22 @@ def test_cross_validation_of_several_times_with_gaps(truth):
     assert (np.isfinite(result.pit) == there).all()
 
 
+def test_a_notebook_shows_the_summary_and_no_markup_of_the_data():
+    table = {"latitude": [1.0, 2.0], "longitude": [3.0, 4.0], "value": [5.0, 6.0]}
+    model = cagp.Kriging(**KNOWN)
+    assert "Kriging of" not in model._repr_html_()
+    assert "Kriging of value: 2 observations at 2 places" in model.fit(table)._repr_html_()
+    assert "<img" not in cagp.Kriging(value="<img src=x>")._repr_html_()
+
+
 def test_the_summary_says_what_was_learned(model, truth):
     text = model.summary()
-    assert "60 observations at 60 places, 1 field, 0 missing" in text
+    assert "60 observations at 60 places, 0 missing" in text
     assert "lengthscale  5244 km (chord 0.8, Earth of 6371.0088 km)" in text
     assert "noise std    0.5 K" in text
     assert "every number was given" in text
     fitted = cagp.Kriging().fit(truth).summary()
+    assert "at 198 places and 2 times" in fitted
     assert "fit          converged, to 198 of 198 observed places, 2 of 2 fields (rings)" in fitted
 
 

@@ -9,6 +9,10 @@ export async function layersOf(run) {
     group: where,
     read: time => arrays.plane(where, `${variable}_${name}`, time),
   });
+  // of an exact solve there is none
+  const unfinished =
+    has("std_computational") &&
+    (await arrays.plane(group, `${variable}_std_computational`, 0)).some(each => each > 0);
   const noisy = (await rangeOf(run, group)).noisy;
   const said = run.ofCells
     ? "of the mean over the cell"
@@ -39,7 +43,7 @@ export async function layersOf(run) {
         group,
         read: time => arrays.plane(group, run.errorBar, time),
       },
-      ...(has("std_computational")
+      ...(unfinished
         ? [
             {
               id: "computation",
