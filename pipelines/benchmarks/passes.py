@@ -1,7 +1,7 @@
 """What a pass of a daily job costs beside the days that are done: ``python -m pipelines.benchmarks.passes``.
 
-With ``--bad`` the folder of a year has three bad files, too: one of so many variables that its listing takes
-longer than it may, one of 20,000 variables, and one that is cut off.
+With ``--bad`` the folder of a year has three bad files, too: one whose listing takes minutes, or longer than
+it may, one of 20,000 variables, and one that is cut off.
 
 A folder of small daily files, and an output folder with that many days: two of them are done by `cagp daily`,
 the others are written as it would leave them, because to do 3,650 days takes an hour. Then the commands of an
@@ -35,7 +35,8 @@ COUNTS = (60, 365, 3650)
 BEGIN = np.datetime64("2010-01-01", "ns")
 WINDOW = 14
 YEAR = 365
-SLOW, HUGE = 150_000, 20_000  # scalar variables of a file
+HUGE = 20_000  # scalar variables of a file
+SLOW = 30_000  # with an attribute each, so that all are opened: minutes, or longer than may be
 CUT_BYTES = 3000
 SOME_FAILED = 6  # exit code of a pass with files that cannot be read
 
@@ -88,7 +89,9 @@ def measure_beside_bad_files() -> dict[str, tuple[float, float]]:
     for name, number, scalars in (("huge.nc", -1, HUGE), ("slow.nc", -2, SLOW)):
         with h5py.File(_write_day(number, name), "a") as file:
             for scalar in range(scalars):
-                file.create_dataset(f"scalar_{scalar}", data=float(scalar))
+                held = file.create_dataset(f"scalar_{scalar}", data=float(scalar))
+                if scalars == SLOW:
+                    held.attrs["units"] = "1"
     cut = _write_day(-3, "damaged.nc")
     cut.write_bytes(cut.read_bytes()[:CUT_BYTES])
     found = {}
