@@ -85,9 +85,13 @@ _FIRST = (
 )
 
 
+_ON_THE_CLUSTER = ("dask", "cluster", "test_guests")
+"""Parts of the names of tests that use the cluster of two workers."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """A file is done by one process, and what has dask or cluster in its name by one that starts it once.
+    """A file is done by one process, and what is done on the cluster by one that starts it once.
 
     So are all tests of reports, of which some are made for several files.
 
@@ -98,7 +102,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     class Files(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if "dask" in nodeid or "cluster" in nodeid:
+            if any(word in nodeid for word in _ON_THE_CLUSTER):
                 return "cluster"
             return "tests/report" if nodeid.startswith("tests/report/") else nodeid.partition("::")[0]
 

@@ -130,7 +130,7 @@ def test_leave_one_out_over_times_is_that_of_each_observation_alone(latitudes, m
         np.testing.assert_allclose(flat, theirs.ravel(), rtol=0.0, atol=1e-9)
 
 
-def test_every_executor_gives_the_same_bits(two_dask_workers):
+def test_threads_and_a_cluster_give_the_same_bits(two_dask_workers):
     grid, y, prior, _ = fields_on(GRIDS["mirrored"])
     beside, found = cagp.unit_sphere([12.0], [1.0]), []
     heard: list[float] = []

@@ -85,7 +85,8 @@ def everywhere(
     """Every Gram matrix in series, and typical ones on every executor.
 
     In series typical ones meet all solvers, and others every sixth one, by turns, and the ``few``, which run
-    on the other executors too (grids on a cluster at leisure). With ``given`` only matrices that
+    on the other executors too (a cluster at leisure: `solvers.test_executors_agree` has its bits in every
+    run). With ``given`` only matrices that
     `cagp.condition` makes. Each of ``more`` solvers meets one typical one; the others at leisure. Solvers
     that meet the same matrix on the same executor do so in one test.
     """
@@ -100,9 +101,7 @@ def everywhere(
         marks = (pytest.mark.exhaustive,) if (g + i) % 3 or "vecchia" in name else ()
         cases.append((gram, "serial", name, more[name], marks))
     for executor, gram, name in itertools.product(EXECUTORS[1:], TYPICAL, few):
-        marks = (pytest.mark.cluster,) if executor == "dask" else ()
-        if executor == "dask" and gram != "tiled":
-            marks += (pytest.mark.exhaustive,)
+        marks = (pytest.mark.cluster, pytest.mark.exhaustive) if executor == "dask" else ()
         cases.append((gram, executor, name, solvers[name], marks))
     groups: dict[tuple[str, str, bool], list] = {}
     for gram, executor, name, solver, marks in cases:
