@@ -8,6 +8,7 @@ none are compared on one scale.
 
 import ast
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, Self, runtime_checkable
@@ -31,7 +32,7 @@ BEYOND, LOOKED_AT = 2.0, 1_001
 
 # Of the quadrature of moments over normal scores, from the end of a transform upwards
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(32)
-FARTHEST = 9.0
+FARTHEST, FAR = 9.0, 40.0
 
 # Part by which the slope that an object says may differ from that between values next to each other
 SLOPE = 0.05
@@ -414,9 +415,9 @@ class Transformed(Predictive):
     def _moments(self) -> tuple[Array, Array]:
         """Of a normal base and a logarithm ``exp(m + s^2 / 2) - c``; of a square root in closed form, too."""
         base, transform = self.base, self.transform
-        if not (isinstance(transform, BoxCox) and isinstance(base, Gaussian)):
+        if not (isinstance(transform, BoxCox | NormalScore) and isinstance(base, Gaussian)):
             return super()._moments
-        if transform.power not in (0.0, 0.5):
+        if isinstance(transform, NormalScore) or transform.power not in (0.0, 0.5):
             location, scale = base.location.reshape(1, -1), base.scale.reshape(1, -1)
             mean, std = of_normals(location, scale, transform)
             return mean.reshape(self.shape), std.reshape(self.shape)
@@ -429,23 +430,60 @@ class Transformed(Predictive):
 def of_normals(means: Array, scale: Array, transform: Transform) -> tuple[Array, Array]:
     """Mean and standard deviation of values, over D normal distributions (..., D, q) of scales (..., 1, q).
 
-    By quadrature above the end of the transform, below which there is its least value.
+    Above the end of the transform, below which there is its least value, by quadrature, and exactly for
+    normal scores.
     """
     ends = (transform.end - means) / scale
     least = transform.inverse(-np.inf) if np.isfinite(transform.end) else 0.0
-    start = np.clip(ends, -FARTHEST, FARTHEST)
-    half = 0.5 * (FARTHEST - start)
     centre = transform.inverse(means.mean(axis=-2, keepdims=True))  # so that no digits cancel
     first = ndtr(ends) * (least - centre)
     second = first * (least - centre)
+    base = transform.base if isinstance(transform, Censored) else transform
+    if isinstance(base, NormalScore):  # whose pieces are lines: exactly
+        parts = _of_lines(means, scale, base, transform.end, centre)
+    else:
+        parts = _of_nodes(means, scale, transform, ends, centre)
+    for part in parts:
+        first += part[0]
+        second += part[1]
+    shift, square = first.mean(axis=-2), second.mean(axis=-2)
+    return centre[..., 0, :] + shift, np.sqrt(np.maximum(square - shift**2, 0.0))
+
+
+def _of_nodes(
+    means: Array, scale: Array, transform: Transform, ends: Array, centre: Array
+) -> Iterator[tuple[Array, Array]]:
+    """Yield parts of first and second moments about a centre, of scores above their ends, by quadrature."""
+    start = np.clip(ends, -FARTHEST, FARTHEST)
+    half = 0.5 * (FARTHEST - start)
     for node, weight in zip(NODES, WEIGHTS, strict=True):
         score = start + half * (1.0 + node)
         part = weight * half * np.exp(-0.5 * score**2) / np.sqrt(2.0 * np.pi)
         apart = transform.inverse(means + scale * score) - centre
-        first += part * apart
-        second += part * apart**2
-    shift, square = first.mean(axis=-2), second.mean(axis=-2)
-    return centre[..., 0, :] + shift, np.sqrt(np.maximum(square - shift**2, 0.0))
+        yield part * apart, part * apart**2
+
+
+def _of_lines(
+    means: Array, scale: Array, transform: NormalScore, end: float, centre: Array
+) -> Iterator[tuple[Array, Array]]:
+    """Yield them for each line between knots, above an end."""
+    knots, values = np.array(transform.scores), np.array(transform.values)
+    slopes = np.diff(values) / np.diff(knots)
+    lower = np.concatenate([[-np.inf], knots[1:-1]])
+    upper = np.concatenate([knots[1:-1], [np.inf]])
+    for low, high, knot, value, slope in zip(
+        np.maximum(lower, end), upper, knots[:-1], values[:-1], slopes, strict=True
+    ):
+        if low >= high:
+            continue
+        a, b = (np.clip((each - means) / scale, -FAR, FAR) for each in (low, high))
+        of_a, of_b = (np.exp(-0.5 * each**2) / np.sqrt(2.0 * np.pi) for each in (a, b))
+        share, one, two = ndtr(b) - ndtr(a), of_a - of_b, a * of_a - b * of_b
+        at_mean, by_score = value + slope * (means - knot) - centre, slope * scale
+        yield (
+            at_mean * share + by_score * one,
+            at_mean**2 * share + 2.0 * at_mean * by_score * one + by_score**2 * (share + two),
+        )
 
 
 def _moments_of_square(a: Array, b: Array, shift: float) -> tuple[Array, Array]:

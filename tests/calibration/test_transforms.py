@@ -13,6 +13,7 @@ from cagp_dist.predictive.transforms import (
     OwnTransform,
     Transformed,
     checked_at,
+    of_normals,
     transform_of,
 )
 
@@ -157,3 +158,21 @@ def test_moments_of_squares_are_those_of_the_quadrature():
     mean, std = Predictive._moments.func(found)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(found.std, std, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("threshold", [None, -0.6])
+def test_moments_of_normal_scores_are_exact_between_knots(threshold):
+    """Against a fine grid of scores, which misses the step to a least value by a part of a cell."""
+    rng = np.random.default_rng(7)
+    values = np.exp(rng.standard_normal(60))
+    transform = NormalScore.of(values, below=0 if threshold is None else 20)
+    if threshold is not None:
+        transform = Censored(transform, threshold)
+    m, s = rng.standard_normal((2, 8)), rng.uniform(0.2, 1.0, (1, 8))
+    score = np.linspace(-9.0, 9.0, 40_001)
+    weights = np.exp(-0.5 * score**2) / np.exp(-0.5 * score**2).sum()
+    y = transform.inverse(m[..., None] + s[..., None] * score)
+    mean = (y @ weights).mean(axis=0)
+    std = np.sqrt((y**2 @ weights).mean(axis=0) - mean**2)
+    found = of_normals(m, s, transform)
+    np.testing.assert_allclose(found, (mean, std), rtol=1e-6 if threshold is None else 2e-3)
