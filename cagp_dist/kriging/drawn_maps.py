@@ -315,8 +315,9 @@ def one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.D
 
 
 def stamp_of(axis: xr.DataArray, at: int) -> str:
-    """Write an entry of a coordinate."""
+    """Write an entry of a coordinate; of several times that are all of midnight, the day."""
     moment = axis.values[at]
     if axis.dtype.kind != "M":
         return f"{axis.name} {moment}"
-    return str(np.datetime_as_string(moment, unit="m")).replace("T", " ")
+    are_days = axis.size > 1 and bool((axis.values == axis.values.astype("datetime64[D]")).all())
+    return str(np.datetime_as_string(moment, unit="D" if are_days else "m")).replace("T", " ")

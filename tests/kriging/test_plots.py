@@ -130,13 +130,13 @@ def test_times_are_small_multiples_in_the_same_colours():
     shown = [panel.get_images()[0] for panel in panels]
     assert [float(image.get_array().mean()) for image in shown] == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
     assert {(image.norm.vmin, image.norm.vmax) for image in shown} == {(0.0, 10.0)}
-    assert panels[1].get_title(loc="left") == "2020-01-03 00:00"
+    assert panels[1].get_title(loc="left") == "2020-01-03"
     observed = days["mean"].isel(lat=[0], lon=[0])  # at all times
     chosen = days.cagp.plot("mean", time=["2020-01-05", np.datetime64("2020-01-06")], observations=observed)
     assert [float(panel.get_images()[0].get_array().mean()) for panel in chosen.axes[:2]] == [4.0, 5.0]
     assert [dots_of(panel).get_array().tolist() for panel in chosen.axes[:2]] == [[4.0], [5.0]]
     none = days.cagp.plot("mean", time="2020-01-05T00:00Z", observations=observed.isel(time=[0, 1]))
-    assert none.axes[0].get_title(loc="left").endswith("2020-01-05 00:00; no observation")
+    assert none.axes[0].get_title(loc="left").endswith("2020-01-05; no observation")
     with pytest.raises(ArgumentError) as refused:
         days.cagp.plot("mean", time="2021-01-05")
     assert refused.value.key == "time-not-in-result"

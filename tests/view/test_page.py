@@ -127,7 +127,7 @@ def test_recalibrated_error_bars_are_the_quantiles_of_the_run(open_page, tmp_pat
 def test_time_is_chosen_by_slider_buttons_and_keys(open_page, world):
     browser = open_page(world, "#time=2020-01-02T12:00&layer=std")
     assert browser.run("document.documentElement.dataset.shown") == "std 1"
-    assert browser.text("#stamp") == "2020-01-02 12:00"
+    assert browser.text("#stamp") == "2020-01-02 12:00 UTC"
     browser.press("End")
     browser.until("document.documentElement.dataset.shown === 'std 2'")
     browser.run("document.getElementById('earlier').click()")
@@ -137,7 +137,7 @@ def test_time_is_chosen_by_slider_buttons_and_keys(open_page, world):
     browser.until("document.documentElement.dataset.shown === 'std 0'")
     assert browser.run("location.hash") == "#layer=std&time=2020-01-01T12:00"
     browser.press("ArrowLeft")
-    assert browser.text("#stamp") == "2020-01-01 12:00"
+    assert browser.text("#stamp") == "2020-01-01 12:00 UTC"
 
 
 @pytest.mark.exhaustive

@@ -34,7 +34,7 @@ function stampOf(k) {
   const days = run.times.every(each => each % 864e5 === run.times[0] % 864e5);
   return days && run.times.length > 1 && run.times[0] % 864e5 === 0
     ? text.slice(0, 10)
-    : `${text.slice(0, 10)} ${text.slice(11, 16)}`;
+    : `${text.slice(0, 10)} ${text.slice(11, 16)} UTC`;
 }
 
 function placeText(latitude, longitude) {
