@@ -112,6 +112,25 @@ def test_a_file_that_does_not_go_with_the_job_is_told_and_ends_no_other_day(tmp_
         open_file(tmp_path / "files", Selection(times=DAYS[2:3]), scratch=tmp_path / "cache")
 
 
+def test_files_are_listed_once_whichever_times_of_them_are_wanted(tmp_path, monkeypatch):
+    """Also where an area or units are asked for, which change nothing of the times that a file has."""
+    for day in DAYS[:3]:
+        write(tmp_path / "files", day)
+    listed = []
+
+    def listing(path, *rest, original=_decode._listing):
+        listed.append(path.name)
+        return original(path, *rest)
+
+    monkeypatch.setattr(_decode, "_listing", listing)
+    scratch = tmp_path / "cache"
+    file_times(tmp_path / "files", scratch=scratch)
+    for day in DAYS[:2]:
+        found = Selection(times=[day], area=(60.0, 0.0, 0.0, 90.0), units="K")
+        assert open_file(tmp_path / "files", found, scratch=scratch).time.size == 1
+    assert sorted(listed) == [f"{day}.nc" for day in DAYS[:3]]
+
+
 def test_a_failed_day_waits_until_its_files_change_and_not_for_others(tmp_path, attempts):
     paths = [write(tmp_path / "files", day) for day in DAYS[:2]]
     job = the_job(tmp_path, *DAYS[:2])

@@ -233,7 +233,7 @@ def _listed(files: Mapping[Path, Version], scratch: Path, selection: Selection) 
         found = _listings(unknown, scratch, everything)
         return _told_of_those_on_their_way(found, {path: files[path] for path in unknown}, began)
 
-    return times_listed(files, scratch=scratch, selection=selection, read=read)
+    return times_listed(files, scratch=scratch, selection=everything, read=read)
 
 
 def _listings(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[Listing]:
