@@ -70,7 +70,7 @@ def serial_run(
         folder = tmp_path_factory.mktemp("serial")
         write_job(folder, iterations)
         command = [CAGP, "run", "small.toml", "--scheduler", "serial"]
-        subprocess.run(command, cwd=folder, check=True, timeout=600, text=True)
+        subprocess.run(command, cwd=folder, check=True, timeout=3600, text=True)
         return current_run(folder / "out")
 
     return run
