@@ -298,9 +298,9 @@ def test_work_begins_on_the_one_core_that_is_free(
 ) -> None:
     """Three of four are taken by another job; two workers were asked for."""
     job = write_job(tmp_path)
-    job.write_text(f'{job.read_text()}\n[runtime]\nstart_after = "1s"\n')
-    other = ["sbatch", "--parsable", "--cpus-per-task=3", "--output=/dev/null", "--wrap=sleep 7200"]
-    number = _output(other, worker_jobs, tmp_path).strip()
+    job.write_text(f'{job.read_text()}\n[runtime]\nstart_after = "1min"\n')
+    other = ["sbatch", "--parsable", "--cpus-per-task=3", "--mem=1G", "--output=/dev/null"]
+    number = _output([*other, "--wrap=sleep 7200"], worker_jobs, tmp_path).strip()
     _wait_for(lambda: _state(number, worker_jobs)["JobState"] == "RUNNING", tmp_path)
     try:
         command = [CAGP, "run", job.name, "--scheduler", "slurm"]
