@@ -1,6 +1,5 @@
 """What stands where: ``columns={"latitude": "lat", "time": "date"}``, of tables and of objects of xarray."""
 
-import warnings
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
@@ -10,6 +9,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.column_names import counted_from
 from cagp_dist.space.systems import variables_of
 from cagp_dist.text import alternatives, nearest
+from cagp_dist.warned import warn
 
 ROLES = ("latitude", "longitude", "x", "y", "time", "depth", "name", "limit")
 IGNORED = "none"  # instead of a column of times: all rows are of one field
@@ -53,10 +53,9 @@ def column_roles(columns: Mapping[str, str] | None, **arguments: str | None) -> 
     given = {role: name for role, name in arguments.items() if name is not None}
     if given:
         written = ", ".join(f'"{role}": "{name}"' for role, name in given.items())
-        warnings.warn(
+        warn(
             f"{' and '.join(f'{role}=' for role in given)} will go; write columns={{{written}}}.",
             DeprecationWarning,
-            stacklevel=5,
         )
     if twice := sorted(set(given) & set(found)):
         raise ArgumentError(

@@ -1,7 +1,6 @@
 """Observations named by the source that has them, as jobs do: "file:PATH", "zarr:URL", "cds", "sample"."""
 
 import tempfile
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -15,6 +14,7 @@ from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import SOURCES, Access, open_selected, where_of
 from cagp_dist.remedies import Setting
 from cagp_dist.space import Plane
+from cagp_dist.warned import warn
 
 # What can be asked of any source; other keys choose a value along a dimension of it
 PARTS = ("times", "area", "grid_degrees", "check_range")
@@ -50,7 +50,7 @@ def open_named(source: str, selection: Selection) -> xr.DataArray:
         access = Access(None if remote else Path(scratch))
         field = open_selected(source, wanted, access, undated=True).load()
     for note in field.attrs.get("notes", []):
-        warnings.warn(note, stacklevel=5)
+        warn(note)
     (name,) = field.data_vars
     if isinstance(space := space_of(field), Plane):  # under the names that the source has
         field = field.rename(dict(zip("xy", space.names, strict=True)))

@@ -1,6 +1,5 @@
 """What was observed, from an xarray object, a table or arrays, and what results take over from it."""
 
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -56,6 +55,7 @@ from cagp_dist.text import counted, shown_time
 from cagp_dist.variables import Transform, field_name, log1p_of, variable_named
 from cagp_dist.variables.stated_units import extremes, stated_units
 from cagp_dist.variables.units import cf_units
+from cagp_dist.warned import warn
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | xr.DataTree | TableLike"
 # Noise variance that was given, instead of that of a source: of each place in its order, or of all
@@ -244,7 +244,7 @@ def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", wanted: Selectio
 def _from_table(table: Table, noise: Noise, crs: CRSLike, *, in_time: bool) -> ObservedObject:
     """Take rows as they are, or by time and place, and say what people should know of them."""
     for note in table.notes:
-        warnings.warn(note, stacklevel=5)
+        warn(note)
     name = field_name(table.name)
     fields = row_by_row(table) if in_time else by_time_and_place(table)
     coordinates = {}
@@ -400,7 +400,7 @@ def _of_fields(
     check_finite(values, name)
     units = stated_units(name, field.attrs, wanted.units, partial(extremes, [values]), f"values of {name!r}")
     if units.note:
-        warnings.warn(units.note, stacklevel=5)
+        warn(units.note)
     values = units.applied(values)
     flat = values.reshape(laid.fields, -1)
     where.check_nowhere(flat[:, where.nowhere], name)

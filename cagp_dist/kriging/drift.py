@@ -10,7 +10,6 @@ the kriging system with unbiasedness constraints ([Cressie 1993, 3.4]; universal
 what `cagp_dist.condition` computes with any solver (math 1.7).
 """
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -49,6 +48,7 @@ from cagp_dist.prior import Mean
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.text import alternatives, counted
 from cagp_dist.variables.units import conversion
+from cagp_dist.warned import warn
 
 Term: TypeAlias = str | xr.DataArray | CovariateField
 MeanTerms: TypeAlias = Term | Iterable[Term] | Mean
@@ -98,10 +98,9 @@ class StaticColumn:
                 f"{least[which]:g} and {most[which]:g} at {place_of(X[which], observed.space)}{called}"
             )
         more = f" and {differ.size - len(shown):,} others" if differ.size > len(shown) else ""
-        warnings.warn(
+        warn(
             f"the drift {name!r} has different values at {counted(differ.size, 'place')}, whose average is "
-            f"taken: {'; '.join(shown)}{more}. If these are different places, give more digits of them.",
-            stacklevel=5,
+            f"taken: {'; '.join(shown)}{more}. If these are different places, give more digits of them."
         )
         for which in differ:
             least[which] = np.nanmean(values[place == which])
@@ -243,7 +242,7 @@ def _differ(first: Array, second: Array) -> Mask:
 
 def _tell_unknown(mean: PartlyKnown, what: str, become: str, known: Mask, X: Array, space: Space) -> None:
     """Warn of places without a value of the drift or background; `DataError` if these are all."""
-    warnings.warn(f"{unknown_text(mean, known, X, space, what)}. These {what} are {become}.", stacklevel=5)
+    warn(f"{unknown_text(mean, known, X, space, what)}. These {what} are {become}.")
 
 
 def _tell_far(term: StaticField, targets: MapTargets, seen: Array, values: Array) -> None:
@@ -264,12 +263,11 @@ def _tell_far(term: StaticField, targets: MapTargets, seen: Array, values: Array
     if gross or least < low - (high - low) or most > high + (high - low):
         shown = (units[0], units[0] if all(units) else units[1])  # where both are stated they were converted
         said = [f" ({unit or 'no unit stated'})" if stated else "" for unit in shown]
-        warnings.warn(
+        warn(
             f"the drift {term.name!r} reaches from {low:g} to {high:g}{said[0]} at the observations, and "
             f"from {least:g} to {most:g}{said[1]} at the targets: its effect is extrapolated."
             + " Check that both have one unit."
-            * stated,
-            stacklevel=5,
+            * stated
         )
 
 

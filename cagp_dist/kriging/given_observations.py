@@ -1,7 +1,6 @@
 """What is read of the observations of `krige`, by the settings of a `Kriging`."""
 
 import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast, get_args
@@ -43,6 +42,7 @@ from cagp_dist.space import SPHERE, Space, plane_of
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.text import counted
 from cagp_dist.variables import Transform
+from cagp_dist.warned import warn
 
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging
@@ -56,10 +56,9 @@ def read(
     With ``part`` those of one of several variables, which may have other depths than the others.
     """
     if model.drift is not None:
-        warnings.warn(
+        warn(
             "drift= is now mean=, which takes the same terms; drift= goes with the next release.",
             DeprecationWarning,
-            stacklevel=3,
         )
     if not isinstance(model.nugget_correlation, bool) or (
         model.nugget_correlation and not isinstance(model.value, list | tuple)
@@ -113,10 +112,9 @@ def read(
                 "lengthscale in time cannot be fitted; give its parameters, or two times.",
                 key="one-time",
             )
-        warnings.warn(
+        warn(
             "all observations have the same time, so the change of the field in time is unknown: at= is "
-            "ignored, and the map is for this time alone.",
-            stacklevel=4,
+            "ignored, and the map is for this time alone."
         )
         observed = _observe(model, observations, y, in_time=False)
     mean = _mean_of(model, observed)
@@ -193,10 +191,9 @@ def _without_one_depth(observed: ObservedObject) -> ObservedObject:
     seen = points.beside[DEPTH][points.there]
     if np.ptp(seen) > 0.0:
         return observed
-    warnings.warn(
+    warn(
         f"all observations have the depth {seen[0]:g}, so the change of the field with depth is unknown: "
-        "depth is ignored, and the map is for this depth alone.",
-        stacklevel=5,
+        "depth is ignored, and the map is for this depth alone."
     )
     beside = {axis: own for axis, own in points.beside.items() if axis != DEPTH}
     return replace(observed, points=replace(points, beside=beside))

@@ -1,6 +1,5 @@
 """`krige`, and its object form `Kriging`: fitted once, asked many times."""
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -111,6 +110,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
 from cagp_dist.store.published_variables import QUANTILE_LEVEL
+from cagp_dist.warned import warn
 
 T = TypeVar("T")
 
@@ -606,7 +606,7 @@ class Kriging:
             self._suspicion = looks_wrong(observed.points, learned, call.resources.executor)
         result = learned.result
         if result is not None and learned.is_doubtful:
-            warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
+            warn(f"the fit ended {result.status.value}: {fit_advice(result)}")
         self._advice = ""
         if not (transforms(self) or limits or observed.variables or isinstance(mean, Background)):
             self._advice = advice_of_values(observed.points, learned)
@@ -741,7 +741,7 @@ class Kriging:
             prior = prior + drift.std[0][:, None] ** 2  # of the level, which is estimated
         if prior.size and (solution.std**2 > UNINFORMED * prior).all():
             why = why_uninformed(observed, learned, targets)
-            warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)
+            warn(f"{why} the error bars are those of the prior.")
         return result
 
     def _map(
@@ -793,7 +793,7 @@ class Kriging:
             result = in_units_of_data(result, self.transform_, moments=moments, of_draws=of_draws)
             likely = result["quantile"].sel({QUANTILE_LEVEL: 0.95})
             if said := advice_of_means(result["mean"].values, likely.values, observed.points):
-                warnings.warn(said, stacklevel=4)
+                warn(said)
                 result.attrs["values_advice"] = said
         if self._advice:
             result.attrs["values_advice"] = self._advice
@@ -1165,11 +1165,10 @@ class Kriging:
 
 def _warn_of_nodes(nodes: int, change: float, share: float) -> None:
     """Warn that means over areas are not exact."""
-    warnings.warn(
+    warn(
         f"with {nodes:,} nodes of an area an error bar still changes by {change:.1%} where cells are halved, "
         f"which is more than {share:.1%}; the areas are large beside the lengthscale. Take smaller ones, or "
-        "a larger share.",
-        stacklevel=3,
+        "a larger share."
     )
 
 

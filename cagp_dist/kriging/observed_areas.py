@@ -4,7 +4,6 @@ A row has a value and a geometry. Its mean is a weighted sum of the field at nod
 the area stands for its place, by which rows of several times are put together.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -24,6 +23,7 @@ from cagp_dist.pipeline.map_mean import is_read
 from cagp_dist.pipeline.map_solves import takes_areas
 from cagp_dist.space import SPHERE, Plane, Space, plane_of
 from cagp_dist.text import bytes_text
+from cagp_dist.warned import warn
 
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging
@@ -259,12 +259,11 @@ def about_areas(observed: ObservedObject, kernel: Kernel) -> dict[str, Any]:
     change = float(np.max(np.abs(std / better - 1.0)))
     nodes = int(functionals.counts.max())
     if change > SHARE:
-        warnings.warn(
+        warn(
             f"means over areas are sums over at most {nodes} nodes each, and twice as many along a side "
             f"change the standard deviation of an area by {change:.0%}: the areas are large beside the "
             "lengthscale. "
             "Error bars are uncertain by about as much; expected smaller areas, or fewer, which have more "
-            "nodes.",
-            stacklevel=4,
+            "nodes."
         )
     return {OBSERVED_AREAS: "means over areas", "quadrature_nodes": nodes, "quadrature_change": change}

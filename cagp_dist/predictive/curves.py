@@ -210,7 +210,10 @@ class QuantileTable(Predictive):
 
 
 def _along(z: Array, start: Array, end: Array) -> Array:
-    """Move normal scores so that each gap between the knots ``start`` becomes that between ``end``."""
+    """Move normal scores so that each gap between the knots ``start`` becomes that between ``end``.
+
+    Probabilities are linear within a gap, and have a constant factor in the tails.
+    """
     gap = np.searchsorted(start, z, side="right")
     moved = np.empty(np.shape(z))
     below, above = gap == 0, gap == start.size

@@ -125,7 +125,7 @@ class Mixture(Predictive):
             return found, np.exp(self._log_density(t) + 0.5 * (np.log(2.0 * np.pi) + found**2))
 
     def _central(self, t: Array) -> tuple[Array, Array]:
-        """Give them for normal components and scores far from the tails, where no digits are lost: faster."""
+        """Give scores and slopes for normal components, far from the tails: faster, and exact."""
         scale = self.scale.reshape((len(self.weights), *(1,) * (t.ndim - self.scale.ndim), *self.shape))
         found = np.asarray(ndtri(np.tensordot(self.weights, ndtr(t), 1)))
         density = np.tensordot(self.weights, np.exp(-0.5 * t**2) / scale, 1)
@@ -137,7 +137,7 @@ class Mixture(Predictive):
         return self._log_density(self._standardised(np.asarray(values, dtype=np.float64)))
 
     def crps(self, values: ArrayLike) -> Array:
-        """``int (F(x) - 1{x >= y})^2 dx`` by quadrature in the normal score of one of the same moments.
+        """``int (F(x) - 1{x >= y})^2 dx`` by quadrature in the score of one distribution of the same moments.
 
         That needs F alone, and no quantile; the relative error is below 1e-4 where the scales of components
         differ by a factor of ten at most. Beyond the axis that is integrated over F is 0 or 1.

@@ -90,7 +90,12 @@ def _versions(job: Job) -> Callable[[np.datetime64], object]:
     """Give what tells which versions of which files have a time; nothing where that is not known."""
     if len(job.observations.variables) > 1:
         of_each = [_versions(each) for each in one_by_one(job)]
-        return lambda time: [versions(time) for versions in of_each]
+
+        def of_all(time: np.datetime64) -> list[object] | None:
+            found = [versions(time) for versions in of_each]
+            return found if all(found) else None
+
+        return of_all
     table = job.observations
     if table.kind in ("file", "table"):
         found = _files(job)

@@ -118,7 +118,7 @@ def run(
 
     The name of the run is known before the solve: a digest of the job, the observations, the errors of
     earlier times that it learns from, the tiling and the versions. If a run of this name is published and
-    undamaged, nothing is computed. A job without parameters of its prior fits them first.
+    undamaged, nothing is fitted or computed. Else a job without parameters of its prior fits them first.
 
     Parameters
     ----------

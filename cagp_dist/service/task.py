@@ -552,7 +552,7 @@ def prepare_job(
     earlier: EarlierRuns | None = None,
     flagged: Mask | None = None,
 ) -> PreparedJob:
-    """Choose points, fit the prior mean and build the solver; without values (T, n) that are flagged."""
+    """Choose points and solver, and read what the mean is fitted from; values (T, n) may be flagged."""
     mean = mean_of_job(job, field, fit_field)
     chosen = choose_points(job, field, mean, flagged)
     points, design, wanted = chosen.points, chosen.design, chosen.wanted

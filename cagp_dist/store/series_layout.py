@@ -11,7 +11,7 @@ MEDIAN, ZERO = "_median", "_probability_zero"
 
 
 def as_recalibrated(group: xr.Dataset, like: xr.Dataset) -> xr.Dataset:
-    """Add the variables of recalibration that a group lacks and that of another run has.
+    """Add the variables of recalibration that a group lacks and ``like``, that of another run, has.
 
     Quantiles are those of normal distributions, the local scale is 1, and scores without recalibration are
     the scores. Where values were not transformed, medians are means, and zero has no probability.

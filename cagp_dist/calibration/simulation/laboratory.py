@@ -76,7 +76,7 @@ class Calibration:
     scores : Scores
         Of the latent values at all points and fields, with every value counted once and by area. Their
         p-values presume independent points, which these are not.
-    verdict : Verdict
+    verdict : SimulationVerdict
         All tests together, in words.
     relative_jitter : float
         What was added to the diagonal of the joint prior covariance to factor it, as a fraction of the

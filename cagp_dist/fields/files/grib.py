@@ -226,6 +226,7 @@ def _handle(path: Path, message: Message) -> Iterator[int]:
             if (offset, part) == (message.offset, message.part):
                 yield handle
                 return
+    raise DataError(f"{path} has changed while it was read; it is read again later.", key="damaged")
 
 
 def _value(handle: int, key: str) -> str | None:

@@ -4,7 +4,6 @@ What is known of the exact variance brackets the unfinished part. Where nearby o
 enough, Lanczos quadrature on the leftover of the solve does: that part is ``Y0' G^-1 Y0`` (math 1.3, T4).
 """
 
-import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +20,7 @@ from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Problem
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
+from cagp_dist.warned import warn
 
 MOST_STEPS = 12  # Lanczos steps that a decision may take, at most
 
@@ -96,13 +96,12 @@ class TightenedBounds(RecordedPart):
         if self._useless:
             gram, steps = self.problem.gram, self.problem.lanczos_steps
             part = gram.noise_variance.min() / gram.diagonal().max()
-            warnings.warn(
+            warn(
                 f"lanczos_steps={steps} brought no bound of the computational variance closer: the least "
                 f"noise variance is {part:.1e} of the largest variance of an observation, and steps tell "
                 "less than neighbours do until there are several times as many. More iterations bring bounds "
                 'closer, and Chebyshev(3, preconditioner="vecchia") leaves little to bound. Leave '
-                "lanczos_steps out, or take many more.",
-                stacklevel=2,
+                "lanczos_steps out, or take many more."
             )
 
     def tighten(
