@@ -446,9 +446,8 @@ def in_units_of_data(
     """Take a result of transformed values back: everything is of the distribution of the values.
 
     Where they are known otherwise than by its quantiles, ``moments`` are mean and standard deviation of the
-    field.
-    Where draws predict together, ``of_draws`` has those of the field and of an observation. All of them have
-    the shape of the mean.
+    field. Where draws predict together, ``of_draws`` has those of the field and of an observation. All of
+    them have the shape of the mean.
     """
     mean, std, quantile = result["mean"], result["std"], result["quantile"]
     what = str(mean.attrs["long_name"]).removeprefix("mean of ")

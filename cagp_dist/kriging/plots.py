@@ -242,7 +242,7 @@ def check_colours(cmap: str | None) -> None:
     """Raise `ArgumentError` where Matplotlib has no colours of a name."""
     import matplotlib as mpl
 
-    if cmap is not None and cmap not in mpl.colormaps:
+    if cmap is not None and not (isinstance(cmap, str) and cmap in mpl.colormaps):
         close = nearest(str(cmap), mpl.colormaps) or "YlGnBu"
         raise ArgumentError(
             f"cmap is {cmap!r}; expected the name of a colormap of Matplotlib, such as {close!r}.",

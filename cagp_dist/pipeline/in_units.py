@@ -12,7 +12,6 @@ import numpy as np
 from scipy.special import ndtr
 
 from cagp_dist.arrays import Array
-from cagp_dist.pipeline.censoring import LITTLE
 from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DrawnFields, Solution
@@ -23,6 +22,7 @@ from cagp_dist.predictive.transforms import Transform, Transformed, of_normals
 LEAST_STD = 1e-150  # in units of z, where a noise-free value leaves none
 
 AT_ONCE = 2**16  # targets whose distributions are worked out at a time
+ALIKE = 0.01  # parts of a standard deviation by which draws differ whose mixture is taken for normal
 
 
 class InUnits(NamedTuple):
@@ -85,7 +85,7 @@ def moments_of_draws(
     means, q = found.means, found.means.shape[-1]
     scale = np.maximum(np.hypot(found.scale, np.sqrt(noise_variance)), LEAST_STD)
     apart = means.std(axis=-2)
-    alike = (apart <= LITTLE * scale).reshape(-1, q).all(axis=0)  # their mixture is normal
+    alike = (apart <= ALIKE * scale).reshape(-1, q).all(axis=0)  # their mixture is normal
     mean, std = np.full((2, *scale.shape), np.nan)
     at_once = max(1, AT_ONCE // max(1, means.shape[-2]))
     for start in range(0, q, at_once):

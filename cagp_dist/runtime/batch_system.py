@@ -170,12 +170,14 @@ def spill_folder(where: str) -> list[str]:
     """Give lines of shell that make a folder of its own for a worker, and remove it at the end.
 
     A worker holds a lock of its folder. Those without, of workers that were killed, are removed by the next
-    worker of the same user there.
+    worker of the same user on that host: locks of another one may not be seen here, and folders of another
+    name have none.
     """
     return [
-        f'CAGP_SPILL=$(mktemp -d "{where}/cagp-XXXXXXXX") || exit 1',
+        'CAGP_SPILLS="cagp-spill-$(hostname -s)-"',
+        f'CAGP_SPILL=$(mktemp -d "{where}/${{CAGP_SPILLS}}XXXXXXXX") || exit 1',
         'exec 9<"$CAGP_SPILL"; flock -s 9',
-        f'find "{where}" -maxdepth 1 -type d -user "$(id -un)" -name "cagp-????????" '
+        f'find -H "{where}" -maxdepth 1 -type d -user "$(id -un)" -name "$CAGP_SPILLS????????" '
         f"-mmin +{UNLOCKED_MINUTES} "
         "-exec flock -n -x {} rm -rf {} ';' 2>/dev/null",
         """trap 'rm -rf "$CAGP_SPILL"' EXIT""",

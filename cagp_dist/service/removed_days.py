@@ -22,17 +22,23 @@ def give_up(job: Job, text: str) -> Times:
     They have failed, are missing, or are gaps, which the source may never have.
     """
     root = job.output.folder
-    done = np.array(sorted(series.runs_of_times(root)), dtype="datetime64[ns]")
-    gaps = status_of(root).gaps if root.is_dir() else done[:0]
+    gaps = status_of(root).gaps if root.is_dir() else np.empty(0, dtype="datetime64[ns]")
     times = _chosen(job, text, np.union1d(DayRecords.read(root).times(), gaps), "given up")
+    _check_not_done(root, times)
+    with output_lock(root, wait_seconds=WAIT_SECONDS):
+        _check_not_done(root, times)  # a pass may have put one in meanwhile
+        note_given_up(root, times)
+    return times
+
+
+def _check_not_done(root: Path, times: Times) -> None:
+    """Raise `ConfigurationError` where the series has one of these times."""
+    done = np.array(sorted(series.runs_of_times(root)), dtype="datetime64[ns]")
     if (there := np.intersect1d(times, done)).size:
         raise ConfigurationError(
             f"{there[0].astype('datetime64[m]')} is in the series of {root}; --remove takes it out.",
             key="in-the-series",
         )
-    with output_lock(root, wait_seconds=WAIT_SECONDS):
-        note_given_up(root, times)
-    return times
 
 
 def remove(job: Job, text: str) -> Times:

@@ -56,7 +56,8 @@ def words_of_values(prepared: PreparedJob, model: FittedModel, executor: Executo
 
 def words_of_means(prepared: PreparedJob, groups: Mapping[str, xr.Dataset]) -> dict[str, str]:
     """Say where means of transformed values come from a tail that no value shows, as an attribute."""
-    points, name = prepared.points, prepared.points.variable.name
+    points = prepared.task.observed  # not those that are held out
+    name = points.variable.name
     found = [group for group in groups.values() if {f"{name}_mean", f"{name}_quantile"} <= set(group)]
     if points.transform is None or not found:
         return {}

@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -191,9 +192,10 @@ export MKL_NUM_THREADS=1
 export OPENBLAS_NUM_THREADS=1
 export NUMBA_NUM_THREADS=1
 module load python
-CAGP_SPILL=$(mktemp -d "/scratch/cagp-XXXXXXXX") || exit 1
+CAGP_SPILLS="cagp-spill-$(hostname -s)-"
+CAGP_SPILL=$(mktemp -d "/scratch/${CAGP_SPILLS}XXXXXXXX") || exit 1
 exec 9<"$CAGP_SPILL"; flock -s 9
-find "/scratch" -maxdepth 1 -type d -user "$(id -un)" -name "cagp-????????" -mmin +10 \
+find -H "/scratch" -maxdepth 1 -type d -user "$(id -un)" -name "$CAGP_SPILLS????????" -mmin +10 \
 -exec flock -n -x {} rm -rf {} ';' 2>/dev/null
 trap 'rm -rf "$CAGP_SPILL"' EXIT
 PYTHON -m distributed.cli.dask_worker tls://ADDRESS --name dummy-name --nthreads 1 --memory-limit 2.00GiB \
@@ -237,22 +239,31 @@ def test_the_folder_of_a_worker_is_its_own_and_goes_with_it(tmp_path):
 
 
 def test_folders_of_workers_that_were_killed_go_with_the_next_one_and_others_stay(tmp_path):
-    live, dead, young, other = (
-        tmp_path / name for name in ("cagp-live0000", "cagp-dead0000", "cagp-new00000", "else")
+    own = f"cagp-spill-{platform.node().partition('.')[0]}-"
+    names = (
+        f"{own}live0000",
+        f"{own}dead0000",
+        f"{own}new00000",
+        "else",
+        "cagp-dead0000",
+        "cagp-spill-x-dead0000",
     )
-    for folder in (live, dead, young, other):
+    there = tmp_path / "there"
+    live, dead, young, *others = (there / name for name in names)
+    there.mkdir()
+    for folder in (live, dead, young, *others):
         folder.mkdir()
         (folder / "spilled").write_bytes(b"0")
         if folder is not young:
             os.utime(folder, (1.6e9, 1.6e9))
-    (tmp_path / "cagp-link0000").symlink_to(other)
+    (there / f"{own}link0000").symlink_to(others[0])
+    (tmp_path / "scratch").symlink_to(there)
     with open_directory(live) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        script = "\n".join(batch.spill_folder(str(tmp_path)))
+        script = "\n".join(batch.spill_folder(str(tmp_path / "scratch")))
         subprocess.run(["bash", "-c", script], check=True, timeout=60)
-    names = {"cagp-live0000", "cagp-new00000", "cagp-link0000", "else"}
-    assert {path.name for path in tmp_path.iterdir()} == names
-    assert all((folder / "spilled").exists() for folder in (live, young, other))
+    assert {path.name for path in there.iterdir()} == {*names, f"{own}link0000"} - {dead.name}
+    assert all((folder / "spilled").exists() for folder in (live, young, *others))
 
 
 @contextmanager

@@ -914,6 +914,19 @@ def test_a_pass_waits_for_a_command_of_an_operator(begun, tmp_path, monkeypatch)
     assert records.times().size == 0
 
 
+def test_a_day_that_a_pass_puts_into_the_series_while_a_command_waits_is_not_given_up(
+    begun, tmp_path, monkeypatch
+):
+    root, job = tmp_path / "out", begun(times=DAYS[:2])
+    note_planned(root, np.array([f"{DAYS[0]}T00:00"], dtype="M8[ns]"), [])
+    found = iter([{}, series.runs_of_times(root)])
+    monkeypatch.setattr(removed_days.series, "runs_of_times", lambda _: next(found))
+    with pytest.raises(ConfigurationError) as refused:
+        removed_days.give_up(job, f"{DAYS[0]}T00:00")
+    assert refused.value.key == "in-the-series"
+    assert not DayRecords.read(root).given_up
+
+
 @pytest.mark.parametrize(
     "zone", [pytest.param("Pacific/Kiritimati", marks=pytest.mark.exhaustive), "America/Adak"]
 )

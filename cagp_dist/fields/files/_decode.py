@@ -248,7 +248,7 @@ def _not_asked_for(bare: Sequence[str], selection: Selection) -> list[str]:
     """Those of many single numbers without attributes that are neither asked for nor coordinates."""
     if len(bare) <= MANY_SCALARS:
         return []
-    asked = json.dumps(selection.as_json()).lower()
+    asked = json.dumps(selection.as_json(), ensure_ascii=False).lower()
     wanted = find_variable(bare, selection.variable)
     return [
         name for name in bare if name != wanted and name.lower() not in asked and not is_axis_by_name(name)

@@ -59,7 +59,7 @@ def told_error(told: Told, *, what: str) -> ConfigurationError | DataError | Ful
     remedies = [Remedy[each[0]] if len(each) == 1 else Setting(*each) for each in told["remedies"]]
     kind = kinds.get(told["kind"], DataError)
     text = told["text"]
-    named = text if text.startswith(what) else f"{what}: {text}"
+    named = text if text == what or text.startswith((f"{what} ", f"{what}:")) else f"{what}: {text}"
     return kind(named, key=told["key"], remedies=tuple(remedies))
 
 

@@ -18,6 +18,7 @@ from cagp_dist.fields.tables.frames import columns_of
 from cagp_dist.fields.tables.table_files import TableLike, read_file, read_words
 from cagp_dist.remedies import Setting
 from cagp_dist.text import counted, nearest, printable
+from cagp_dist.variables.units import is_unit
 
 _DECIMAL_COMMA = re.compile(r"\d,\d")
 NUMBER = re.compile(r"[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
@@ -277,7 +278,7 @@ class Columns:
                 remedies=(as_missing,),
             )
         units = " If the row has units, leave it out." if row == 0 and not re.search(r"\d", text) else ""
-        if found := _WITH_UNIT.fullmatch(text):
+        if (found := _WITH_UNIT.fullmatch(text)) and is_unit(found[1]):
             raise DataError(
                 f"{what}; expected numbers alone, and a unit that all of them have beside their name or as "
                 "an argument. Leave it out of the cells.",

@@ -65,7 +65,7 @@ void main() {
     if (error >= 0.0 && u_fade > 0.5) alpha = 1.0 - 0.94 * min(error * error, 1.0);
     // where more than half of the variance is left, lines that stand out from every colour
     float across = mod(gl_FragCoord.x + gl_FragCoord.y, 9.0 * u_hatch);
-    if (u_hatch > 0.0 && error * error > 0.5 && across < 1.5 * u_hatch)
+    if (u_hatch > 0.0 && error >= 0.0 && error * error > 0.5 && across < 1.5 * u_hatch)
       shown = mix(shown, vec3(dot(shown, vec3(0.3, 0.59, 0.11)) < 0.5 ? 1.0 : 0.0), 0.6);
   }
   colour = vec4(shown * alpha, alpha);
