@@ -103,7 +103,9 @@ def thumbnail(picture: Picture, scale: ColourScale) -> str:
                 norm=limits,
             )
             ink, strength = MUTED, 0.8
-        line = axes.plot(*coastlines(frame), color=ink, linewidth=0.5, alpha=strength, zorder=2)[0]
+        line = axes.plot(
+            *coastlines(frame, scale="110m"), color=ink, linewidth=0.5, alpha=strength, zorder=2
+        )[0]
         line.set_clip_path(rim)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=PIXELS_WIDE / 3.6, transparent=True)

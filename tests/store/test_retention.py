@@ -14,7 +14,7 @@ from ..jobs import job_text
 NOW = datetime(2020, 3, 1, tzinfo=UTC)
 # made a day apart, the oldest first; e is the final field of the day of c, whose field was preliminary
 RUNS = [
-    KeptRun(key, NOW - timedelta(days=5 - age), f"job {day}", key in "cd", f"2020-02-0{day}T00:00:00Z")
+    KeptRun(key, NOW - timedelta(days=5 - age), f"job {day}", key in "cd", last=f"2020-02-0{day}T00:00:00Z")
     for age, (key, day) in enumerate(zip("abcde", (1, 2, 3, 4, 3), strict=True))
 ]
 
