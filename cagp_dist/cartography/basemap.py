@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.patches import Polygon
 
 RASTER_WIDTH = 1200  # pixels across a shaded map
+WIDE_DEGREES = 120.0  # width of maps above which coastlines lie close together, and are thinner
 
 
 def _ticks(axes: "Axes", frame: PlaneFrame, *, color: str) -> None:
@@ -101,8 +102,10 @@ def shade(
     )
     image.set_clip_path(rim)
     # White over a wider dark line: one of the two stands out from every colour of a map.
+    x, y = coastlines(frame)
+    thin = 0.75 if isinstance(frame, Frame) and frame.east - frame.west > WIDE_DEGREES else 1.0
     for colour, width, alpha in (("black", 1.3, 0.3), ("white", 0.55, 0.95)):
-        line = axes.plot(*coastlines(frame), color=colour, linewidth=width, alpha=alpha, zorder=4)[0]
+        line = axes.plot(x, y, color=colour, linewidth=thin * width, alpha=alpha, zorder=4)[0]
         line.set_clip_path(rim)
     return image
 
