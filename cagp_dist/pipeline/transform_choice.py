@@ -62,6 +62,7 @@ LEAST_SCALE = 0.05
 # Log-likelihood that any transform has to gain, and more for a number that is fitted
 GAIN, NUMBER = 2.0, 1.0
 LEAST_GAINS = {"log": GAIN, "sqrt": GAIN, "box-cox": GAIN + NUMBER, "asinh": GAIN + NUMBER}
+OF_POSITIVE = ("log", "sqrt", "box-cox")  # those of values above zero
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,13 @@ class Compared:
 
     chosen: Transform
     log_likelihoods: Mapping[str, float]
+
+
+def compared_by_fits(asked: str, least: float) -> tuple[str, ...]:
+    """Name the transforms that are compared by likelihood, where ``least`` is the least value."""
+    if asked != "auto":
+        return (asked,)
+    return tuple(name for name in ("none", *LEAST_GAINS) if least > 0.0 or name not in OF_POSITIVE)
 
 
 def transform_of_values(
@@ -109,7 +117,7 @@ def transform_of_values(
         return _above_bounds(observed, asked)
     if asked == "normal-score":
         return Compared(NormalScore.of(values), {})
-    if asked in ("log", "sqrt", "box-cox"):
+    if asked in OF_POSITIVE:
         _check_positive(asked, values)
     if asked in ("log", "sqrt"):
         return Compared(BoxCox(0.0 if asked == "log" else 0.5), {})
@@ -125,9 +133,7 @@ def transform_of_values(
         part = _part(observed)
         first = _fitted(part.transformed(NormalScore.of(part.values[part.present])), settings, execution)
         found: dict[str, tuple[Transform, float]] = {}
-        for name in ("none", "log", "sqrt", "box-cox", "asinh") if asked == "auto" else (asked,):
-            if name in ("log", "sqrt", "box-cox") and values.min() <= 0.0:
-                continue
+        for name in compared_by_fits(asked, values.min()):
             try:
                 found[name] = _fitted_transform(name, part, first, settings, execution)
             except CagpError:
@@ -183,13 +189,12 @@ def _above_bounds(observed: Observations, asked: str) -> Compared:
             )
         score = NormalScore.of(seen, below=int(hidden.sum()))
         return Compared(Censored(score, float(ndtri(hidden.mean()))), {})
-    if not zeros and asked in ("log", "sqrt", "box-cox"):
+    if not zeros and asked in OF_POSITIVE:
         _check_positive(asked, values)
     if asked in ("log", "sqrt"):
         return Compared(censored(BoxCox(0.0 if asked == "log" else 0.5)), {})
-    names = ("log", "sqrt", "box-cox", "asinh") if asked == "auto" else (asked,)
-    if not zeros and asked == "auto":
-        names = ("none", *names) if values.min() > 0.0 else ("none", "asinh")
+    names = compared_by_fits(asked, 1.0 if zeros else values.min())
+    names = names[1:] if zeros and asked == "auto" else names  # zeros are no values of a normal field
     found = _likeliest(values, hidden, names, censored, half)
     least = {"box-cox": NUMBER, "asinh": NUMBER} if zeros else LEAST_GAINS
     return Compared(_best(found, least), {name: value for name, (_, value) in found.items()})

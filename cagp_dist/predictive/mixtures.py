@@ -119,13 +119,13 @@ class Mixture(Predictive):
         return np.asarray(x, dtype=np.float64)
 
     def _far(self, t: Array) -> tuple[Array, Array]:
-        """Give the normal score z where the components have t (K, ...), and its slope ``f(x) / phi(z)``."""
+        """Give normal scores z where the components have t (K, ...), and its slope ``f(x) / phi(z)``."""
         found = self._score(t)
         with np.errstate(over="ignore"):
             return found, np.exp(self._log_density(t) + 0.5 * (np.log(2.0 * np.pi) + found**2))
 
     def _central(self, t: Array) -> tuple[Array, Array]:
-        """Give scores and slopes for normal components, far from the tails: faster, and exact."""
+        """Give them for normal components and scores that are far from the tails, faster."""
         scale = self.scale.reshape((len(self.weights), *(1,) * (t.ndim - self.scale.ndim), *self.shape))
         found = np.asarray(ndtri(np.tensordot(self.weights, ndtr(t), 1)))
         density = np.tensordot(self.weights, np.exp(-0.5 * t**2) / scale, 1)

@@ -466,7 +466,7 @@ def _of_nodes(
 def _of_lines(
     means: Array, scale: Array, transform: NormalScore, end: float, centre: Array
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield them for each line between knots, above an end."""
+    """Yield such parts for each line between knots, above an end."""
     knots, values = np.array(transform.scores), np.array(transform.values)
     slopes = np.diff(values) / np.diff(knots)
     lower = np.concatenate([[-np.inf], knots[1:-1]])

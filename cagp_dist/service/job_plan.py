@@ -40,6 +40,7 @@ from cagp_dist.pipeline.solve_plans import (
     work_of_left_out,
 )
 from cagp_dist.pipeline.steps import fits_of_folds
+from cagp_dist.pipeline.transform_choice import compared_by_fits
 from cagp_dist.pipeline.values_plans import (
     ROUNDS_OF_WEIGHTS,
     work_of_check,
@@ -327,12 +328,9 @@ def _of_values(
 def _compared(job: Job, seen: ChosenPoints | None) -> tuple[str, ...]:
     """Name the transforms whose likelihoods are worked out by fits of their own."""
     asked = job.prior.transform
-    if asked in ("box-cox", "asinh"):
-        return (asked,)
-    if asked != "auto":
+    if asked not in ("box-cox", "asinh", "auto"):
         return ()
-    positive = seen is None or np.nanmin(seen.points.values) > 0.0
-    return ("none", "log", "sqrt", "box-cox", "asinh") if positive else ("none", "asinh")
+    return compared_by_fits(asked, 1.0 if seen is None else float(np.nanmin(seen.points.values)))
 
 
 def _demands(

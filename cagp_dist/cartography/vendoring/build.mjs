@@ -36,7 +36,8 @@ function write(name, lines) {
   const header = about.padEnd(Math.ceil((about.length + 11) / 64) * 64 - 11) + "\n";
   const start = Buffer.from(`\x93NUMPY\x01\x00  ${header}`, "latin1");
   start.writeUInt16LE(header.length, 8);
-  writeFileSync(new URL(`../data/${name}.npy`, import.meta.url), [start, Buffer.from(Float32Array.from(rows.flat()).buffer)].reduce((a, b) => Buffer.concat([a, b])));
+  const numbers = Buffer.from(Float32Array.from(rows.flat()).buffer);
+  writeFileSync(new URL(`../data/${name}.npy`, import.meta.url), Buffer.concat([start, numbers]));
   console.log(`${name}: ${lines.length} lines, ${rows.length} rows`);
 }
 
