@@ -103,10 +103,15 @@ class Mixture(Predictive):
         lower, upper = self._ends(z)
         x = np.broadcast_to(self.mean + self.std * z, shape)
         x = np.where((x >= lower) & (x <= upper), x, 0.5 * (lower + upper))
-        central = np.isinf(self.degrees) and bool(np.all(np.abs(z) <= CENTRAL))
+        central = np.isinf(self.degrees) & (
+            np.abs(z) <= CENTRAL
+        )  # each by itself, whatever is asked beside it
         for _ in range(MOST_STEPS):
             t = self._standardised(x)
-            found, slope = self._central(t) if central else self._far(t)
+            found, slope = self._central(t) if central.all() else self._far(t)
+            if central.any() and not central.all():
+                own = self._central(t)
+                found, slope = np.where(central, own[0], found), np.where(central, own[1], slope)
             error = found - z
             todo = (np.abs(error) > CLOSE) & (upper - lower > 4.0 * np.spacing(np.abs(x)))
             if not todo.any():
