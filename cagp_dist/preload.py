@@ -54,8 +54,13 @@ def ways_of_evaluation() -> list[Callable[[], object]]:
 
 
 def seldom_evaluated() -> list[Callable[[], object]]:
-    """Give functions that evaluate a kernel as samples, learned actions and weights of targets do."""
-    from cagp_dist.compiled import add_block_gradients, evaluate_diagonal
+    """Give functions that evaluate a kernel as samples, learned actions and weights of targets do.
+
+    Also as fits of many points, values left out, and errors that groups of observations share.
+    """
+    from cagp_dist import Neighbours, Prior, SameLabel, condition
+    from cagp_dist.compiled import add_block_gradients, evaluate_diagonal, evaluate_subsets_and_slopes
+    from cagp_dist.gram.left_out_groups import Groups, LeftOutInGroups
     from cagp_dist.gram.neighbourhoods import LEAF, Settings, cell_distributions, cell_weights
     from cagp_dist.gram.vecchia_factor import vecchia_factor
     from cagp_dist.kernels import Matern32
@@ -70,8 +75,17 @@ def seldom_evaluated() -> list[Callable[[], object]]:
     own = (kernel.profile(Part.VALUE),), (kernel.profile(Part.SHARE),), one, np.ones(1)
     factor = vecchia_factor(kernel, many, 1.0, neighbours=2, executor=SerialExecutor())
     blocks = points, points, values, edges, values, edges
+    here, ships = np.arange(8.0)[:, None], np.outer(np.arange(8.0), [1.0, 0.0, 0.0, 0.0])
+    ships[:, 3] = np.arange(8) // 2
+    shared = Prior(kernel + SameLabel(0.2, axis="ship"), 0.1)
+    group = np.array([[0, 1]])
+    slopes = *kernel.parameters, *kernel.slope_parameters()[0]
+    nearest = {"solver": Neighbours(2), "executor": SerialExecutor()}
     return [
         partial(evaluate_diagonal, *kernel.parameters, points, values),
+        partial(
+            evaluate_subsets_and_slopes, *slopes, points, group, np.empty((1, 2, 2)), np.empty((1, 2, 2))
+        ),
         partial(factor.draw, column),
         partial(factor.solve, column),
         partial(tile_products, kernel.parameters, *blocks, True),
@@ -80,6 +94,17 @@ def seldom_evaluated() -> list[Callable[[], object]]:
             cell_weights, kernel, many, column[:, 0], np.arange(len(many)), many[:1], settings, len(many)
         ),
         partial(cell_distributions, kernel, many, column[:, 0], column, many[:1], settings),
+        partial(
+            LeftOutInGroups,
+            kernel,
+            here,
+            np.ones(8),
+            here[:, 0],
+            np.ones((8, 1)),
+            Groups.of(kernel, here),
+            SerialExecutor(),
+        ),
+        partial(condition, shared, ships, here[:, 0], ships[:2], **nearest),
     ]
 
 
