@@ -58,29 +58,32 @@ def seldom_evaluated() -> list[Callable[[], object]]:
 
     Also as fits of many points, values left out, and errors that groups of observations share.
     """
-    from cagp_dist import Neighbours, Prior, SameLabel, condition
     from cagp_dist.compiled import add_block_gradients, evaluate_diagonal, evaluate_subsets_and_slopes
+    from cagp_dist.factors import SameLabel
+    from cagp_dist.gp import condition
     from cagp_dist.gram.left_out_groups import Groups, LeftOutInGroups
     from cagp_dist.gram.neighbourhoods import LEAF, Settings, cell_distributions, cell_weights
     from cagp_dist.gram.vecchia_factor import vecchia_factor
     from cagp_dist.kernels import Matern32
+    from cagp_dist.prior import Prior
     from cagp_dist.profiles import Part
     from cagp_dist.runtime import SerialExecutor
     from cagp_dist.solvers.actions.block_products import tile_products
+    from cagp_dist.solvers.local.neighbours import Neighbours
 
     kernel, points, edges = Matern32(1.0), np.arange(6.0).reshape(2, 3), np.array([0, 3])
     values, sums = np.ones(3), np.zeros((1, 3))
     many, column = np.arange(8.0 * LEAF).reshape(-1, 2), np.ones((4 * LEAF, 1))
     settings, one = Settings(2, 1, 1), np.ones((1, 2))
     own = (kernel.profile(Part.VALUE),), (kernel.profile(Part.SHARE),), one, np.ones(1)
-    factor = vecchia_factor(kernel, many, 1.0, neighbours=2, executor=SerialExecutor())
+    nearest, serial = Neighbours(2), SerialExecutor()
+    factor = vecchia_factor(kernel, many, 1.0, neighbours=2, executor=serial)
     blocks = points, points, values, edges, values, edges
     here, ships = np.arange(8.0)[:, None], np.outer(np.arange(8.0), [1.0, 0.0, 0.0, 0.0])
     ships[:, 3] = np.arange(8) // 2
     shared = Prior(kernel + SameLabel(0.2, axis="ship"), 0.1)
     group = np.array([[0, 1]])
     slopes = *kernel.parameters, *kernel.slope_parameters()[0]
-    nearest = {"solver": Neighbours(2), "executor": SerialExecutor()}
     return [
         partial(evaluate_diagonal, *kernel.parameters, points, values),
         partial(
@@ -102,9 +105,9 @@ def seldom_evaluated() -> list[Callable[[], object]]:
             here[:, 0],
             np.ones((8, 1)),
             Groups.of(kernel, here),
-            SerialExecutor(),
+            serial,
         ),
-        partial(condition, shared, ships, here[:, 0], ships[:2], **nearest),
+        partial(condition, shared, ships, here[:, 0], ships[:2], solver=nearest, executor=serial),
     ]
 
 
