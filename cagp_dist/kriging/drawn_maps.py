@@ -71,7 +71,7 @@ def maps_of(
                 scale = replace(scale, colours=cmap)
             label = str(dataset[name].attrs.get("long_name", name))
             for panel, field, (values, stamp) in zip(own, fields, drawn, strict=True):
-                shown = _draw_map(panel, frame, where, values, scale)
+                shown = draw_map(panel, frame, where, values, scale)
                 if with_borders:
                     borders(panel, frame)
                 heading = stamp if len(fields) > 1 else ", ".join(filter(None, [label, stamp]))
@@ -131,7 +131,7 @@ def own_figure(ax: "Axes") -> "Figure":
     return figure
 
 
-def _draw_map(
+def draw_map(
     panel: "Axes", frame: Frame | PlaneFrame, where: Horizontal, values: xr.DataArray, scale: ColourScale
 ) -> "ScalarMappable":
     """Draw one map: grids are shaded, places are dots."""

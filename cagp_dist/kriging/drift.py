@@ -29,7 +29,9 @@ from cagp_dist.means import (
     CovariateField,
     EstimatedMean,
     PlacedFamily,
+    PlaneLinear,
     ReadFamily,
+    RegionalLinear,
     StaticField,
     WithCovariates,
     mean_family,
@@ -66,6 +68,16 @@ _OF_PYKRIGE = ("external_Z", "specified", "functional", "point_log")
 def trends() -> list[str]:
     """Name those of `cagp_dist.MEANS` whose coefficients are estimated with the field."""
     return [name for name, family in MEANS.items() if not isinstance(family, ReadFamily)]
+
+
+def named_terms(mean: MeanLike) -> list[str] | None:
+    """Write a trend and columns of the observations as ``mean=`` takes them; None of other terms."""
+    trend, fields = (mean.trend, mean.covariates) if isinstance(mean, WithCovariates) else (mean, ())
+    regional = isinstance(trend, RegionalLinear | PlaneLinear)
+    names = ["regional_linear"] if regional else [name for name in trends() if MEANS[name] == trend]
+    if not names or not all(isinstance(each, StaticColumn) for each in fields):
+        return None
+    return [*names, *(each.name for each in fields)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """A prediction as a CF data set: coordinates and names of the targets, and attributes that say how."""
 
 import datetime as dt
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -15,6 +16,7 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.gram.targets import joined_targets
 from cagp_dist.kernels import DEPTH, NO_LABEL, VARIABLE
 from cagp_dist.kriging.at_times import ABOUT
+from cagp_dist.kriging.drift import named_terms
 from cagp_dist.kriging.map_targets import MapTargets, of_places
 from cagp_dist.means import RegionalLinear, WithCovariates
 from cagp_dist.pipeline import FitResult
@@ -44,6 +46,7 @@ from cagp_dist.versions import version
 CONVENTIONS = "CF-1.11"
 
 READ_WITH = "observations_read_with"  # attribute of a result
+MEAN_TERMS = "prior_mean_terms"  # one more: a list in JSON
 
 LEAST_PROBABILITY = 1e-4  # of the least value, which is said where it reaches that
 
@@ -337,6 +340,8 @@ def attributes(
     trend = estimated.trend if isinstance(estimated, WithCovariates) else estimated
     if isinstance(trend, RegionalLinear):
         said["centre_of_drift"] = list(trend.centre_degrees)
+    if (terms := named_terms(learned.mean)) is not None:
+        said[MEAN_TERMS] = json.dumps(terms)
     if isinstance(background := learned.mean, Background):
         said |= background.attributes
     said |= learned.ellipses

@@ -13,6 +13,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal, located
 from cagp_dist.fields.observed_objects import Source
 from cagp_dist.kriging.drawn_charts import draw_series, draw_variogram, time_axis_of
+from cagp_dist.kriging.drawn_folds import draw_folds
 from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, maps_of, own_figure, stamp_of
 from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of
 from cagp_dist.kriging.result_model import model_of, observed_beside
@@ -165,6 +166,22 @@ class Plots:
             model = model_of(self._dataset, model)
         found = model.variogram(draws=draws, seed=seed, directions=directions)
         return draw_variogram(found, model._fitted()[0].attributes.get("units", ""), ax)
+
+    def folds(self) -> "Figure":
+        """Draw what `Kriging.cross_validate` returned: predicted and observed values, coverage, errors.
+
+        The first panel has each observation over its prediction from the other folds; the second one the
+        share of observations inside central intervals of every level, with a band that holds 90 % of such
+        shares if the error bars are right and errors independent; the third one the error at each place.
+
+        Examples
+        --------
+        >>> import cagp_dist as cagp
+        >>> places = {"lat": [48.1, 52.5, 50.1], "lon": [11.6, 13.4, 8.7], "value": [21.0, 18.5, 20.2]}
+        >>> model = cagp.Kriging(lengthscale_km=400.0, variance=9.0, noise_std=0.3).fit(places)
+        >>> figure = model.cross_validate(None).cagp.plot.folds()
+        """
+        return draw_folds(self._dataset)
 
     def biases(self, by: str | None = None, *, field: int = 0, ax: "Axes | None" = None) -> "Figure":
         """Draw the errors that observations share, with bars of 90 %: `Maps.biases`, the 30 largest.

@@ -16,7 +16,7 @@ from cagp_dist.fields.column_roles import ROLES
 from cagp_dist.fields.observed_objects import ObservedObject, Source, read
 from cagp_dist.fields.selection import ANYWHERE, Asked
 from cagp_dist.kernels import Kernel
-from cagp_dist.kriging.map_dataset import READ_WITH, noise_text
+from cagp_dist.kriging.map_dataset import MEAN_TERMS, READ_WITH, noise_text
 from cagp_dist.kriging.observed_areas import OBSERVED_AREAS
 from cagp_dist.means import MEANS
 from cagp_dist.space import Plane, moved, plane_of
@@ -47,6 +47,8 @@ def model_of(result: xr.Dataset, observations: Source) -> "Kriging":
         raise ArgumentError(f"the result is of transformed values. {instead}", key="transform-noise")
     kernel = _kernel(ast.parse(str(attributes["kernel"]), mode="eval").body)
     mean, noise = attributes["prior_mean"], attributes["noise_std"]
+    if MEAN_TERMS in attributes:
+        mean = json.loads(attributes[MEAN_TERMS])
     if kernel is None or (isinstance(mean, str) and mean not in MEANS):
         what = f"kernel is {attributes['kernel']}" if kernel is None else f"mean is {mean}"
         raise ArgumentError(

@@ -91,9 +91,22 @@ def test_pairs_are_of_one_time_and_a_drift_is_fitted_to_draws_too():
     np.testing.assert_allclose(drift["empirical"], same["empirical"], rtol=1e-6)
 
 
+@pytest.mark.parametrize("mean", ["regional_linear", ["height"], ["harmonic-latitude", "height"]], ids=str)
+def test_a_mean_of_a_trend_and_columns_is_in_the_attributes(mean):
+    table = drawn(3, count=40)
+    heights = np.random.default_rng(5).uniform(0.0, 2.0, 40)
+    table = {**table, "height": heights, "value [K]": table["value [K]"] - 6.5 * heights}
+    model = cagp.Kriging(kernel=KERNEL, mean=mean, noise_std=0.6, value="value").fit(table)
+    field = model.predict({name: table[name][:3] for name in ("lat", "lon", "height")})
+    figures = [field.cagp.plot.variogram(seen, draws=20) for seen in (model, table)]
+    for of_model, of_table in zip(*(figure.axes[0].lines for figure in figures), strict=True):
+        np.testing.assert_allclose(of_table.get_ydata(), of_model.get_ydata(), rtol=1e-9)
+    plt.close("all")
+
+
 def test_what_attributes_do_not_say_is_refused():
     table = drawn(3, count=20)
-    field = cagp.krige(table, to=5.0, kernel=KERNEL, mean="regional_linear", noise_std=0.6)
+    field = cagp.krige(table, to=5.0, kernel=KERNEL, mean=lambda X: 10.0 + X[:, 2], noise_std=0.6)
     with pytest.raises(ArgumentError) as refused:
         field.cagp.plot.variogram(table)
     assert refused.value.key == "result-without-model"
