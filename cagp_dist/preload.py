@@ -56,9 +56,11 @@ def ways_of_evaluation() -> list[Callable[[], object]]:
 def seldom_evaluated() -> list[Callable[[], object]]:
     """Give functions that evaluate a kernel as samples, learned actions and weights of targets do.
 
-    Also as fits of many points, values left out, and errors that groups of observations share.
+    Also as fits of many points, values left out, draws of censored ones, and errors that groups of
+    observations share.
     """
     from cagp_dist.compiled import add_block_gradients, evaluate_diagonal, evaluate_subsets_and_slopes
+    from cagp_dist.conditional_draws import add_neighbours, colours_of
     from cagp_dist.factors import SameLabel
     from cagp_dist.gp import condition
     from cagp_dist.gram.left_out_groups import Groups, LeftOutInGroups
@@ -107,6 +109,8 @@ def seldom_evaluated() -> list[Callable[[], object]]:
             Groups.of(kernel, here),
             serial,
         ),
+        partial(colours_of, group),
+        partial(add_neighbours, group[0], np.array([[1], [0]]), np.ones((2, 1)), np.eye(2), np.eye(2)),
         partial(condition, shared, ships, here[:, 0], ships[:2], solver=nearest, executor=serial),
     ]
 

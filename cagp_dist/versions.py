@@ -95,6 +95,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-29",
         "Means and error bars of censored and of integrated values are no longer from seven quantiles.",
     ),
+    NumericalVersion(
+        "0.18.0",
+        "2026-11-30",
+        "Censored values are drawn 64 times, and draws that lie side by side are one in quantiles.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

@@ -9,19 +9,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import csr_array
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.neighbourhoods import nearest_points
+from cagp_dist.kernels import point_columns
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
-from cagp_dist.pipeline.field_solves import DrawnFields, DriftCoefficients, Solution, SolveStep
+from cagp_dist.pipeline.field_solves import LITTLE, DrawnFields, DriftCoefficients, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.prior import Prior
 
-DRAWS = 100  # of a map: the standard error of a probability is then a twentieth at most
+DRAWS = 64  # of a map: the standard error of a probability is then a sixteenth at most
 
 FIT_DRAWS, ROUNDS = 8, 3  # of a fit, which follows the draws and is followed by them
 
@@ -37,9 +37,6 @@ PLACES_AT_ONCE = 1_024
 TARGETS_AT_ONCE = 4_096
 
 FAR = -30.0  # Standard deviations of a bound below what is expected from where on logarithms are needed
-
-# Standard deviation of what draws predict, in units of the error bar, up to which their mixture is normal
-LITTLE = 0.1
 
 CENSORED = 0x63656E  # names the stream of random numbers
 
@@ -200,6 +197,8 @@ def _by_neighbours(
 
     Places none of which is a neighbour of another one are drawn together.
     """
+    from cagp_dist.conditional_draws import add_neighbours, colours_of
+
     noise = np.broadcast_to(np.asarray(prior.noise_variance), z.shape)
     known = prior.known_at(X)[:, 0]
     near = nearest_points(X, X[hidden], NEIGHBOURS + 1)
@@ -208,46 +207,34 @@ def _by_neighbours(
     for start in range(0, hidden.size, PLACES_AT_ONCE):
         some = slice(start, start + PLACES_AT_ONCE)
         weights[some], spread[some, 0] = _weights(prior, X, noise, hidden[some], near[some])
-    every = np.repeat((z - known)[:, None], draws, axis=1)
-    every[hidden] -= spread[:, :1]
-    bound = (z - known)[hidden]
-    groups = _apart(hidden, near, z.size)
-    rows = np.arange(0, near.size + 1, NEIGHBOURS)
-    system = csr_array((weights.ravel(), near.ravel(), rows), shape=(hidden.size, z.size))
-    parts = [system[group] for group in groups]
+    bound, seen = (z - known)[hidden], z - known
+    seen[hidden] = 0.0
+    pull = np.einsum("hm,hm->h", weights, seen[near])  # of the values that were seen
+    own = np.full(z.size, -1)
+    own[hidden] = np.arange(hidden.size)
+    near = own[near]
+    colours = colours_of(near)
+    groups = [np.flatnonzero(colours == colour) for colour in range(int(colours.max()) + 1)]
+    found = np.repeat((bound - spread[:, 0])[:, None], draws, axis=1)
     for _ in range(SWEEPS // 2):
-        for group, part in zip(groups, parts, strict=True):
-            centre: Array = np.asarray(part @ every)
-            every[hidden[group]] = _below(centre, spread[group, :1], bound[group, None], generator)
-    return np.asarray(every[hidden] + known[hidden][:, None])
+        for group in groups:
+            centre = np.repeat(pull[group, None], draws, axis=1)
+            add_neighbours(group, near, weights, found, centre)
+            found[group] = _below(centre, spread[group, :1], bound[group, None], generator)
+    return np.asarray(found + known[hidden][:, None])
 
 
 def _weights(prior: Prior, X: Array, noise: Array, hidden: Indices, near: Indices) -> tuple[Array, Array]:
     """Weights (h, m) of neighbours in ordinary kriging, and standard deviations (h,), noise included."""
+    from cagp_dist.compiled import evaluate_subsets
+
     h, m = near.shape
-    system = np.zeros((h, m + 1, m + 1))
-    right = np.ones((h, m + 1))
-    for i in range(h):
-        system[i, :m, :m] = prior.kernel(X[near[i]], X[near[i]])
-        right[i, :m] = prior.kernel(X[near[i]], X[hidden[i : i + 1]])[:, 0]
+    system = np.empty((h, m + 1, m + 1))
+    members = np.column_stack([near, hidden])
+    evaluate_subsets(*prior.kernel.parameters, point_columns(X), members, False, system)
+    right, own = system[:, m].copy(), system[:, m, m] + noise[hidden]
     system[:, np.arange(m), np.arange(m)] += noise[near]
-    system[:, m, :m] = system[:, :m, m] = 1.0
+    system[:, m] = system[:, :, m] = right[:, m] = 1.0
+    system[:, m, m] = 0.0
     solved = np.linalg.solve(system, right[..., None])[..., 0]
-    own = prior.kernel.diagonal(X[hidden]) + noise[hidden]
     return solved[:, :m], np.sqrt(own - (solved * right).sum(axis=1))
-
-
-def _apart(hidden: Indices, near: Indices, places: int) -> list[Indices]:
-    """Divide the hidden places into groups none of whose members are neighbours: a greedy colouring."""
-    own = np.full(places, -1)
-    own[hidden] = np.arange(hidden.size)
-    beside: list[set[int]] = [set() for _ in range(hidden.size)]
-    for i, row in enumerate(own[near]):
-        for j in row[row >= 0].tolist():
-            beside[i].add(j)
-            beside[j].add(i)
-    colour = np.full(hidden.size, -1)
-    for i, others in enumerate(beside):
-        taken = {int(colour[j]) for j in others}
-        colour[i] = next(c for c in range(len(others) + 1) if c not in taken)
-    return [np.flatnonzero(colour == c) for c in range(int(colour.max()) + 1)]

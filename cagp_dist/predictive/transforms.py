@@ -141,6 +141,8 @@ class BoxCox(Transform):
         z = np.asarray(scores, dtype=np.float64)
         if self.power == 0.0:
             return np.asarray(np.exp(z) - self.shift)
+        if self.power == 0.5:
+            return np.asarray(np.maximum(1.0 + 0.5 * z, 0.0) ** 2 - self.shift)
         with np.errstate(divide="ignore"):
             logs = np.log1p(np.maximum(self.power * z, -1.0)) / self.power
         return np.asarray(np.exp(logs) - self.shift)
@@ -442,7 +444,7 @@ def of_normals(means: Array, scale: Array, transform: Transform) -> tuple[Array,
     if isinstance(base, NormalScore):  # whose pieces are lines: exactly
         parts = _of_lines(means, scale, base, transform.end, centre)
     else:
-        parts = _of_nodes(means, scale, transform, ends, centre)
+        parts = _of_nodes(means, scale, base, ends, centre)
     for part in parts:
         first += part[0]
         second += part[1]
@@ -456,11 +458,12 @@ def _of_nodes(
     """Yield parts of first and second moments about a centre, of scores above their ends, by quadrature."""
     start = np.clip(ends, -FARTHEST, FARTHEST)
     half = 0.5 * (FARTHEST - start)
+    share = half / np.sqrt(2.0 * np.pi)
     for node, weight in zip(NODES, WEIGHTS, strict=True):
         score = start + half * (1.0 + node)
-        part = weight * half * np.exp(-0.5 * score**2) / np.sqrt(2.0 * np.pi)
         apart = transform.inverse(means + scale * score) - centre
-        yield part * apart, part * apart**2
+        part = np.exp(-0.5 * score**2) * share * (weight * apart)
+        yield part, part * apart
 
 
 def _of_lines(

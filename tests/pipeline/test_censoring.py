@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.conditional_draws import add_neighbours, colours_of
 from cagp_dist.pipeline import censoring
 from cagp_dist.pipeline.censoring import drawn, tobit
+from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.field_solves import DrawnFields
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.observations import Observations
+from cagp_dist.predictive.mixtures import Mixture
 from cagp_dist.predictive.transforms import Censored, Identity
 
 KERNEL = cagp.Matern32(0.08, 1.0)
@@ -73,6 +77,47 @@ def test_neighbours_draw_as_all_others_do():
     )
     error = np.sqrt((dense.var(axis=1) + near.var(axis=1)) / 300)
     np.testing.assert_array_less(np.abs(dense.mean(axis=1) - near.mean(axis=1)), 5.0 * error + 0.02)
+
+
+def test_no_neighbours_have_one_colour_and_each_row_is_a_sum_over_neighbours():
+    rng = np.random.default_rng(2)
+    near = rng.integers(-1, 300, (300, 200))  # more than the 64 colours that there is room for at first
+    near[near == np.arange(300)[:, None]] = -1
+    colours = colours_of(near)
+    assert colours.max() > 64
+    for j in range(200):
+        there = near[:, j] >= 0
+        assert (colours[there] != colours[near[there, j]]).all()
+    weights, values, chosen = (
+        rng.standard_normal((300, 200)),
+        rng.standard_normal((300, 5)),
+        np.array([7, 2, 9]),
+    )
+    dense = np.zeros((300, 300))
+    there = near >= 0
+    np.add.at(dense, (np.nonzero(there)[0], near[there]), weights[there])
+    found = np.ones((3, 5))
+    add_neighbours(chosen, near, weights, values, found)
+    np.testing.assert_allclose(found, 1.0 + dense[chosen] @ values, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.3, 2.0])
+def test_draws_that_lie_side_by_side_are_one_in_quantiles(spread):
+    """Within 0.02 standard deviations, where those of other draws are 0.04 and 0.2 away."""
+    means = spread * np.random.default_rng(4).standard_normal((2, censoring.DRAWS, 40))
+    scale = np.ones((2, 40))
+    whole = Mixture(
+        np.full(means.shape[1], 1.0 / means.shape[1]),
+        means.swapaxes(0, 1),
+        np.broadcast_to(np.hypot(scale, 0.5), (means.shape[1], 2, 40)),
+    )
+    found = DrawnFields(means, scale).distribution(0.25)
+    assert len(found.weights) < len(whole.weights) / 2
+    np.testing.assert_allclose(found.mean, whole.mean, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.std, whole.std, rtol=1e-12)
+    for level in QUANTILE_LEVELS:
+        apart = found.quantile(level) - whole.quantile(level)
+        assert (np.abs(apart) < 0.02 * whole.std).all()
 
 
 def test_independent_values_below_a_bound_have_the_mean_of_all():

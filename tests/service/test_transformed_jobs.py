@@ -8,6 +8,7 @@ from scipy.stats import lognorm
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.export.groups import open_for_export
+from cagp_dist.pipeline.censoring import DRAWS
 from cagp_dist.report import write_report
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
@@ -130,8 +131,8 @@ def test_a_plan_counts_what_values_ask_for(folder):
     """Draws multiply the columns of a solve; what compares, checks or weighs values has its own line."""
     plain, rain = (plan_job(job(folder, way, variable="rain")) for way in ("none", "sqrt"))
     dry = int((pd.read_csv(folder / "once.csv").rain == 0.0).sum())
-    assert f"{dry} censored values are drawn 100 times: about" in "\n".join(rain.lines())
-    assert rain.plan.fields == 100 * plain.plan.fields
+    assert f"{dry} censored values are drawn {DRAWS} times: about" in "\n".join(rain.lines())
+    assert rain.plan.fields == DRAWS * plain.plan.fields
     assert rain.solves == plain.solves
     assert rain.work.flops > plain.work.flops
     chosen = plan_job(job(folder, "auto"))
