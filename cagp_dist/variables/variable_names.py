@@ -26,7 +26,8 @@ _TRANSFORMED = {
 _PATTERNS = {kind: re.compile(pattern) for kind, pattern in _TRANSFORMED.items()}
 """What the values of a quantity are instead of it, by its name."""
 
-_RESERVED = ("time", "latitude", "longitude", "point", "level", "iteration")
+_RESERVED = ("time", "latitude", "longitude", "point", "level", "iteration", "zarr.json")
+_MOST_BYTES = 200  # of a name in UTF-8: names of results and of their folders, of at most 255, begin with it
 
 
 def canonical_name(name: str) -> str:
@@ -37,10 +38,13 @@ def canonical_name(name: str) -> str:
     for variable in VARIABLES.values():
         if any(lower == other.lower() for other in variable.names):
             return variable.name
-    if not re.fullmatch(r"[^\W_][^/\\\0\s]*", name) or name in _RESERVED:
+    well_formed = re.fullmatch(r"[^\W_][^/\\\s]*", name) and name.isprintable()
+    if not well_formed or len(name.encode()) > _MOST_BYTES or name in _RESERVED:
+        shown = name if len(name) <= _MOST_BYTES else f"{name[:40]}..."
         raise ConfigurationError(
-            f"variable {name!r} cannot be the name of a field; expected the name of a variable of the "
-            "source, such as 't2m' or 'msl', without blanks and slashes, and not that of an axis.",
+            f"variable {shown!r} cannot be the name of a field; expected the name of a variable of the "
+            "source, such as 't2m' or 'msl', without blanks, slashes and control characters, of at most "
+            f"{_MOST_BYTES} bytes, and not that of an axis.",
             key="variable-name",
         )
     return name
@@ -52,8 +56,9 @@ def bare(name: str) -> str:
 
 
 def field_name(name: str) -> str:
-    """Give the name of a column as a field can have it: without units, and _ for blanks and slashes."""
-    return re.sub(r"[\s/\\\0]+", "_", bare(name)).strip("_") or name
+    """Give the name of a column as a field can have it: without units, and _ for what it cannot have."""
+    printable = "".join(each if each.isprintable() else " " for each in bare(name))
+    return re.sub(r"[\s/\\]+", "_", printable).strip("_") or name
 
 
 def variable_named(name: str) -> Variable:

@@ -16,6 +16,7 @@ from cagp_dist.variables import (
     VARIABLES,
     canonical_name,
     describe_variable,
+    field_name,
     log1p_of,
     variable_named,
     variable_of,
@@ -101,11 +102,28 @@ def test_names_that_differ_by_case_alone_are_told_apart():
 
 
 @one_after_another
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "../x", ".zattrs", "time", "longitude", "_x", "a\0b"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "a b", "a/b", "a\\b", "../x", ".zattrs", "zarr.json", "time", "longitude", "_x", "a\0b"),
+        *("a\nb", "a\x1b[31mb", "a\x9b31mb", "a\x07", "a\u202eb", "a\u2028b", "a\ud800"),
+        *("a" * 201, "é" * 101),
+    ],
+)
 def test_a_name_that_no_array_can_have_is_refused(name):
     with pytest.raises(ConfigurationError) as refusal:
         canonical_name(name)
     assert refusal.value.key == "variable-name"
+    assert str(refusal.value).isprintable()
+    assert len(str(refusal.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("column", "name"),
+    [("depth / width [m]", "depth_width"), ("a\x1b[31mb\n\u202ec", "a_[31mb_c"), ("\x1b", "\x1b")],
+)
+def test_a_column_gives_a_field_a_name_that_it_can_have(column, name):
+    assert field_name(column) == name
 
 
 def test_what_is_there_is_named_without_bounds_and_how_to_take_it():

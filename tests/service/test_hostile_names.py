@@ -1,10 +1,14 @@
 """Names chosen to forge lines of a log, or to be obeyed by a terminal: of files, in cells, as units."""
 
+import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from cagp_dist.cli import app
 
 from ..jobs import job_text, map_grid, random_points
 from ..shell_lines import run_line
@@ -22,10 +26,6 @@ def assert_harmless(printed):
 
 def everything(command):
     """Run a command and give all that it printed."""
-    from typer.testing import CliRunner
-
-    from cagp_dist.cli import app
-
     result = CliRunner().invoke(app, command)
     assert result.exit_code != 1 or "unhealthy" in result.stdout, result.output
     return result.output
@@ -51,6 +51,34 @@ def test_no_cell_of_a_table_forges_a_line(table):
     assert "1 of 60 values are flagged" in printed
     assert "all is lost" in printed
     assert_harmless(printed)
+
+
+@pytest.mark.exhaustive
+def test_no_name_of_a_column_comes_into_what_is_made_of_it(tmp_path, monkeypatch):
+    """A variable of a table gives its name to the run, its report and its logs, as a name may be."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    with Path("stations.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["lat", "lon", "date", NAME])
+        rows.writerows(
+            [rng.uniform(40, 60), rng.uniform(0, 30), "2020-01-01", rng.normal()] for _ in range(60)
+        )
+    text = job_text(
+        observations={"source": "table:stations.csv", "variable": "NAME"},
+        design={"train": {"kind": "all"}, "test": {"kind": "folds", "count": 2}, "map": map_grid(30.0)},
+        output={"root": "out"},
+    )
+    Path("job.toml").write_text(text.replace('"NAME"', json.dumps(NAME)))
+    printed = ""
+    for command in ("plan job.toml", "run job.toml", "report out", "list out", "verify out"):
+        result = CliRunner().invoke(app, command.split())
+        assert result.exit_code == 0, result.output
+        printed += result.output
+    assert_harmless(printed)
+    pages = [path.read_text() for path in Path("out").rglob("*.html")]
+    assert any("all_is_lost" in page for page in pages)
+    assert not set("\x1b\x07\x9b\u202e") & set("".join(pages))
 
 
 @pytest.mark.exhaustive
