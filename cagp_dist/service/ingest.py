@@ -15,7 +15,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Mask, Times
 from cagp_dist.digest import joint_sha256, text_sha256
-from cagp_dist.errors import CagpError, ConfigurationError, DataError
+from cagp_dist.errors import CagpError, ConfigurationError, DataError, NotReadyError
 from cagp_dist.fields.canonical import joined_times
 from cagp_dist.fields.files.local_files import FileError, files_without_variable, left_out
 from cagp_dist.fields.selection import Selection, parse_times
@@ -401,7 +401,8 @@ def resolved(
         try:
             return rule.times(available)
         except ValueError as error:
-            raise DataError(f"{key}: {error}.", key="times") from error
+            kind = NotReadyError if isinstance(error, NotReadyError) else DataError
+            raise kind(f"{key}: {error}.", key="times") from error
 
     if isinstance(rule := table.times, TimeRule):
         found = times_of(rule, "[observations] times")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
 from cagp_dist.fields.files.local_files import file_times
 from cagp_dist.fields.sample import SAMPLE_TIME, open_sample
 from cagp_dist.fields.sources import source_times
@@ -235,6 +235,19 @@ def test_what_the_source_does_not_have_is_said(store, tmp_path, rule):
     with pytest.raises(DataError) as refusal:
         resolved(job(f"zarr:{store}", rule, tmp_path), report=quiet)
     assert refusal.value.key == "times"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        '{ last = "5d", first = "2040-01-01" }',
+        '{ last = "5d", at = "12:00", first = "2017-05-02T18:00" }',  # the newest time is six hours later
+    ],
+)
+def test_a_source_that_has_not_come_to_the_first_time_may_do_so_later(store, tmp_path, rule):
+    with pytest.raises(NotReadyError) as refusal:
+        resolved(job(f"zarr:{store}", rule, tmp_path), report=quiet)
+    assert (refusal.value.key, refusal.value.exit_code) == ("times", 75)
 
 
 def test_times_of_a_rule_that_the_source_lacks_are_named(store, tmp_path):

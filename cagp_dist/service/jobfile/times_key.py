@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from cagp_dist.arrays import Times
+from cagp_dist.errors import NotReadyError
 from cagp_dist.service.jobfile.values import instant_of, resembling
 from cagp_dist.text import counted
 
@@ -92,12 +93,15 @@ class Newest:
     needs_source: ClassVar[bool] = True
 
     def times(self, available: Times) -> Times:
-        """Choose, ascending: with a step back from the newest time, at clock times, or all that are there."""
+        """Choose, ascending: with a step back from the newest time, at clock times, or all that are there.
+
+        Raises `NotReadyError` where the source has not come to ``first`` yet.
+        """
         newest = available[-1]
         after = newest - _length(self.last) + _LEAST
         if self.first is not None:
             if self.first > newest:
-                raise ValueError(
+                raise NotReadyError(
                     f"first = {_shown(self.first)} is after the newest time of the source, {_shown(newest)}"
                 )
             after = max(after, self.first)
@@ -105,7 +109,7 @@ class Newest:
             step = _length(self.every)
             return _steps(newest - (newest - after) // step * step, newest, step)
         if self.at:
-            return _at(after, newest, self.at)
+            return _at(after, newest, self.at, absent=NotReadyError if after == self.first else ValueError)
         newer: Times = available[available >= after]
         return newer
 
@@ -273,8 +277,10 @@ def _clocks(value: object) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _at(start: np.datetime64, stop: np.datetime64, clocks: Sequence[str]) -> Times:
-    """Return the clock times of every day between two instants, both included."""
+def _at(
+    start: np.datetime64, stop: np.datetime64, clocks: Sequence[str], absent: type[ValueError] = ValueError
+) -> Times:
+    """Return the clock times of every day between two instants, both included; raises ``absent`` if none."""
     days = np.arange(start.astype("datetime64[D]"), stop.astype("datetime64[D]") + _DAY)
     _check_count(days.size * len(clocks))
     minutes = [int(clock[:2]) * 60 + int(clock[3:]) for clock in clocks]
@@ -282,7 +288,7 @@ def _at(start: np.datetime64, stop: np.datetime64, clocks: Sequence[str]) -> Tim
     found = (days.astype("datetime64[m]")[:, None] + offsets).ravel().astype("datetime64[ns]")
     chosen: Times = found[(found >= start) & (found <= stop)]
     if chosen.size == 0:
-        raise ValueError(
+        raise absent(
             f"no {' or '.join(clocks)} lies between {_shown(start)} and {_shown(stop)}; expected at least one"
         )
     return chosen
