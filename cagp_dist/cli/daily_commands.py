@@ -252,8 +252,8 @@ def health_command(
 ) -> None:
     """Say in one line whether an output folder meets its limits, with exit code 0 or 1. Changes nothing.
 
-    Use it in health checks of systemd, Compose and Kubernetes. Without limits it checks only that the folder
-    and its series can be read.
+    Use it in health checks of systemd, Compose and Kubernetes. Without limits it checks only that a pass has
+    written to the folder, so that its disk is mounted, and that the series can be read.
     """
     from cagp_dist.errors import CagpError, ConfigurationError
 
@@ -280,6 +280,8 @@ def health_command(
             faults = limits.faults(status)
         except CagpError as error:
             faults = [str(error)]
+        except OSError as error:  # of a disk that has gone
+            faults = [f"{error.filename or root} cannot be read: {error.strerror or error}"]
         if faults:
             typer.echo(in_one_line(f"unhealthy: {'; '.join(faults)}"))
             raise typer.Exit(1)

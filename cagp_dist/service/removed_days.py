@@ -22,7 +22,7 @@ def give_up(job: Job, text: str) -> Times:
     They have failed, are missing, or are gaps, which the source may never have.
     """
     root = job.output.folder
-    gaps = status_of(root).gaps if root.is_dir() else np.empty(0, dtype="datetime64[ns]")
+    gaps = status_of(root).gaps if (root / "runs").is_dir() else np.empty(0, dtype="datetime64[ns]")
     times = _chosen(job, text, np.union1d(DayRecords.read(root).times(), gaps), "given up")
     _check_not_done(root, times)
     with output_lock(root, wait_seconds=WAIT_SECONDS):

@@ -257,6 +257,12 @@ def status_of(root: Path) -> SeriesStatus:
         raise ConfigurationError(
             f"there is no folder {root}; expected the output folder of a job.", key="no-folder"
         )
+    if not (root / "runs").is_dir():  # which every pass makes
+        raise ConfigurationError(
+            f"{root} has no folder of runs: no pass has written there yet, its disk is not mounted, or it is "
+            "another folder; expected the output folder of a job.",
+            key="no-pass",
+        )
     found, records = series.runs_of_times(root), DayRecords.read(root)
     done: Times = np.array(sorted(found), dtype="datetime64[ns]")
     preliminary: Times = np.array([time for time in done if found[time].preliminary], dtype="datetime64[ns]")

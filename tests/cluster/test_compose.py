@@ -200,6 +200,8 @@ def test_schedule_is_healthy_after_a_run_that_ended_well_or_has_no_data_yet(
     (tmp_path / "last-exit-code").write_text(code + "\n")
     assert not schedule.is_healthy(), "there is no output folder"
     (tmp_path / "out").mkdir()
+    assert not schedule.is_healthy(), "nothing has been written there"
+    (tmp_path / "out" / "runs").mkdir()
     assert schedule.is_healthy() is healthy
 
 

@@ -798,6 +798,8 @@ def test_an_operator_and_monitoring_see_the_state_of_a_folder(begun, tmp_path):
         assert part in said
     assert said.count("\n") == 1
     assert "there is no folder" in cagp("health", tmp_path / "nowhere", code=1)
+    (tmp_path / "mount").mkdir()
+    assert "its disk is not mounted" in cagp("health", tmp_path / "mount", code=1)
     assert cagp("health", root, "--max-age", "soon", code=2) == ""
     assert (
         HealthLimits(max_age=np.timedelta64(36, "h")).faults(
@@ -1013,6 +1015,7 @@ def test_times_of_which_no_pass_knows_are_gaps_of_a_regular_series(tmp_path):
 
 def test_times_before_the_first_of_the_job_are_neither_gaps_nor_missing(tmp_path):
     days = np.datetime64("2020-01-01T12", "ns") + np.array([0, 1, 3, 5, 6, 7]) * np.timedelta64(1, "D")
+    (tmp_path / "runs").mkdir()
     note_planned(tmp_path, days, [])
     note_failed(tmp_path, FailedDay("2020-01-01T12:00:00", "refused", "no", 1, "2020-01-09T00:00:00Z", ""))
     before = status_of(tmp_path)

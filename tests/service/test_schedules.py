@@ -87,7 +87,7 @@ def test_health_checks_are_commands_that_there_are(objects, tmp_path):
         ),
         container_of(objects["cagp-health"])["command"],
     ]
-    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "runs").mkdir(parents=True)
     for program, command, folder, *limits in commands:
         assert (program, command, folder) == ("cagp", "health", "out")
         found = CliRunner().invoke(app, [command, str(tmp_path / "out"), *limits])
