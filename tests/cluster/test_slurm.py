@@ -122,9 +122,15 @@ def test_job_script_gives_the_serial_result_and_cleans_up(
     assert_same_result: Callable[[Path], None],
 ) -> None:
     job = write_job(tmp_path)
-    state = _submit(repository, {**slurm, "CAGP_JOB": job.name}, tmp_path, *options)
+    spills = tmp_path / "tmp"
+    spills.mkdir()
+    environment = {**slurm, "CAGP_JOB": job.name, "TMPDIR": str(spills)}
+    state = _submit(repository, environment, tmp_path, *options)
     log = (tmp_path / "cagp-job.log").read_text()
     assert state["JobState"] == "COMPLETED", log
+    (cluster_log,) = tmp_path.glob("cagp-*.cluster.log")
+    assert cluster_log.read_text().count(f"Local Directory: {spills}/cagp-spill-") == int(tasks)
+    assert not any(spills.glob("cagp-spill-*"))
     assert "on Dask cluster tls://" in log
     assert state["NumTasks"] == tasks, "one worker for each of the tasks that are asked for"
     assert crew in log, "with a thread for each of its CPUs"
