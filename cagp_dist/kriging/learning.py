@@ -18,6 +18,7 @@ from cagp_dist.pipeline.fitted_model import families
 from cagp_dist.pipeline.labels import Labels
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.model_settings import ModelSettings
+from cagp_dist.remedies import Setting
 from cagp_dist.space import Space
 
 if TYPE_CHECKING:
@@ -39,6 +40,13 @@ def settings_of(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> M
             f"the kernel is {given!r}, one of space and time, and each field would be a map of its own; "
             "expected times of maps beside it: cagp.krige(..., at=times).",
             key="kernel-of-time",
+        )
+    if observed.points.beside and model.recalibration != "none":
+        raise ArgumentError(
+            f"{_beside_space(model, observed)} and recalibration={model.recalibration!r} were given, which "
+            "do not go together; leave one out.",
+            key="labels-with-others",
+            remedies=(Setting("recalibration", "none"),),
         )
     if model.prior is not None:
         _check_alone(model)
@@ -85,19 +93,23 @@ def labels_of(model: "Kriging", observed: ObservedObject) -> Labels:
     return Labels(tuple(observed.labels), names, nugget_correlation=model.nugget_correlation and bool(names))
 
 
-def _check_with_labels(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> None:
-    """Refuse what fits with labels do not have."""
+def _beside_space(model: "Kriging", observed: ObservedObject) -> str:
+    """Say what observations have beside places."""
     said = {
         "several variables": bool(observed.variables),
         f"bias_by={model.bias_by!r}": bool(observed.labels),
         "depths": DEPTH in observed.points.beside,
     }
-    what = " and ".join(name for name, there in said.items() if there)
+    return " and ".join(name for name, there in said.items() if there)
+
+
+def _check_with_labels(model: "Kriging", observed: ObservedObject, mean: MeanLike) -> None:
+    """Refuse what fits with labels do not have."""
+    what = _beside_space(model, observed)
     given = {
         "at": model.at is not None,
         "background": model.background is not None and bool(observed.variables),
         "a field of background_std": isinstance(mean, Background) and mean.scales,
-        f"recalibration={model.recalibration!r}": model.recalibration != "none",
         f"hyperparameters={model.hyperparameters!r}": model.hyperparameters in ("integrate", "integrated"),
         "a kernel with numbers": isinstance(model.kernel, Kernel),
         "numbers of the kernel": any(

@@ -39,6 +39,7 @@ def model(profiles):
     return cagp.Kriging(kernel="matern32", mean=10.0, **NAMED).fit(profiles)
 
 
+KNOWN = {"kernel": "auto", "prior": cagp.Prior(PRODUCT, NOISE**2, 10.0)}
 WITHOUT = {"columns": None, "where": {"pressure": 40.0}}
 GRID = xr.Dataset(coords={"latitude": [44.0, 46.0], "longitude": [3.0, 5.0, 7.0]})
 
@@ -164,6 +165,8 @@ def changed(table, depth):
         ("labels-with-others", None, GRID, {"at": "observed"}),
         ("labels-with-others", None, GRID, {"background": GRID["latitude"]}),
         ("labels-with-others", None, GRID.assign_coords(depth=20.0), {"variance": 4.0}),
+        ("labels-with-others", None, GRID.assign_coords(depth=20.0), {"recalibration": "kuleshov"}),
+        ("labels-with-others", None, GRID.assign_coords(depth=20.0), {**KNOWN, "recalibration": "kuleshov"}),
         ("kernel-of-depths", None, GRID.assign_coords(depth=20.0), {"kernel": "matern32 + matern32"}),
         ("depth-in-mean", None, GRID, {"mean": ["pressure"]}),
     ],

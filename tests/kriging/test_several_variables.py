@@ -13,6 +13,7 @@ from cagp_dist.geometry import unit_sphere
 
 B = np.array([[4.0, 4.8], [4.8, 9.0]])
 NOISE = np.array([0.2, 0.5])
+GIVEN = cagp.Prior(cagp.Matern32(0.05) * cagp.Coregion(B), 0.5, 0.0)
 
 
 def _simulated(n: int, seed: int, *, targets: int = 40) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -126,8 +127,6 @@ def test_error_bars_hold_and_are_shorter_than_alone() -> None:
     90 % bars of independent errors have a standard error of .015; neighbours go together, so that six times
     this is allowed.
     """
-    kernel = cagp.Matern32(0.05) * cagp.Coregion(B)
-    together = cagp.Prior(kernel, 0.5, 0.0)
     alone = cagp.Prior(cagp.Matern32(0.05, B[0, 0]), 0.5, 0.0)
     inside, shorter = [], []
     for seed in range(10):
@@ -135,7 +134,7 @@ def test_error_bars_hold_and_are_shorter_than_alone() -> None:
         table = table.assign(tmin=table["tmin"] - 10.0, tmax=table["tmax"] + 3.0)
         table.loc[:45, "tmin"] = np.nan
         given = {"to": places[["lat", "lon"]], "progress": False}
-        both = cagp.krige(table, value=["tmin", "tmax"], prior=together, **given)
+        both = cagp.krige(table, value=["tmin", "tmax"], prior=GIVEN, **given)
         one = cagp.krige(table, value="tmin", prior=alone, **given)
         inside.append(np.abs(both["tmin_mean"] + 10.0 - places["tmin"]) < 1.645 * both["tmin_std"])
         shorter.append(float((both["tmin_std"] / one["std"]).max()))
@@ -209,6 +208,7 @@ def test_a_dataset_is_mapped_at_each_of_its_times() -> None:
         ({"value": ["tmin", "tmax"], "noise_std": {"wind": 1.0}}, "variable-unknown"),
         ({"value": "tmin", "noise_std": {"tmin": 1.0}}, "variable-unknown"),
         ({"value": ["tmin", "tmax"], "recalibration": "local-scale"}, "labels-with-others"),
+        ({"value": ["tmin", "tmax"], "recalibration": "kuleshov", "prior": GIVEN}, "labels-with-others"),
         ({"value": ["tmin", "tmax"], "lengthscale_km": 100.0}, "labels-with-others"),
         ({"value": ["tmin", "tmax"], "kernel": "matern12 + matern32"}, "sum-of-variables"),
         ({"value": ["tmin", "tmax"], "mean": "climatology:nowhere.nc"}, "mean-of-variables"),

@@ -12,6 +12,7 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.predictive import Gaussian
 
 SHIPS = 15
+OF_SHIPS = cagp.Prior(cagp.Matern32(0.05, 4.0) + cagp.SameLabel(2.25, axis="ship"), 0.25, 10.0)
 
 
 def _simulated(n: int, seed: int, bias_std: float = 1.5) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
@@ -71,12 +72,11 @@ def test_error_bars_of_biases_hold() -> None:
     The ships of a field share its error, so that the part inside has a standard deviation of .18 from field
     to field (60 others), and .028 over 40.
     """
-    prior = cagp.Prior(cagp.Matern32(0.05, 4.0) + cagp.SameLabel(2.25, axis="ship"), 0.25, 10.0)
     inside = []
     for seed in range(40):
         table, places, biases = _simulated(60, 20 + seed)
         found = cagp.krige(
-            table, to=places[:1][["lat", "lon"]], value="sst", bias_by="ship", prior=prior, progress=False
+            table, to=places[:1][["lat", "lon"]], value="sst", bias_by="ship", prior=OF_SHIPS, progress=False
         )
         own = found.cagp.biases()
         true = biases[[int(name[1:]) for name in own["ship"].values]]
@@ -98,11 +98,10 @@ def test_maps_are_better_with_the_ships() -> None:
 
 def test_many_rows_by_neighbours_have_error_bars_near_those_of_the_posterior() -> None:
     table, places, _ = _simulated(200, 3)
-    kernel = cagp.Matern32(0.05, 4.0) + cagp.SameLabel(2.25, axis="ship")
     given: dict[str, Any] = {
         "value": "sst",
         "bias_by": "ship",
-        "prior": cagp.Prior(kernel, 0.25, 10.0),
+        "prior": OF_SHIPS,
         "to": places[["lat", "lon"]],
         "progress": False,
     }
@@ -143,6 +142,7 @@ def test_a_row_without_a_name_shares_no_error() -> None:
         ("ship", {"solver": "rings"}, "no-rings"),
         ("ship", {"at": "observed"}, "labels-with-others"),
         ("ship", {"recalibration": "local-scale"}, "labels-with-others"),
+        ("ship", {"recalibration": "kuleshov", "prior": OF_SHIPS}, "labels-with-others"),
         ("ship", {"bias_by": ["ship", "ship"]}, "bias-by"),
         ("ship", {"nugget_correlation": True}, "nugget-correlation"),
     ],
@@ -156,6 +156,7 @@ def test_a_row_without_a_name_shares_no_error() -> None:
         "rings",
         "at",
         "scale",
+        "scale of a prior",
         "twice",
         "one",
     ],
