@@ -203,12 +203,9 @@ def sharp() -> Figures:
     figures: Figures = {}
     for name, anisotropic in (("isotropic", False), ("anisotropic", True)):
         start, worked = time.perf_counter(), time.process_time()
-        settings = {
-            "levels": tuple(np.linspace(0.02, 0.98, 25)),
-            "anisotropic": anisotropic,
-            "split": "two-way",
-        }
-        fitted = Sharp(DenseModel(prior, X[:2000]), **settings).fit(distribution, y[2000:], X[2000:])
+        levels = tuple(np.linspace(0.02, 0.98, 25))
+        method = Sharp(DenseModel(prior, X[:2000]), levels=levels, anisotropic=anisotropic, split="two-way")
+        fitted = method.fit(distribution, y[2000:], X[2000:])
         figures[f"seconds_{name}"] = time.perf_counter() - start
         figures[f"processor_seconds_{name}"] = time.process_time() - worked
         figures[f"stretches_{name}"] = fitted.evaluations
