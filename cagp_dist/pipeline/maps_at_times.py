@@ -155,9 +155,9 @@ def fit_in_space_and_time(observed: Observations, asked: ModelSettings, work: Fi
         metric = [each for each in results if _is_metric(each)]
         if metric and len(asked.in_time) > 1 and len(candidates[0]) == 1:
             sides = extents(X, AXES)
-            extent = float(sides[0]), float(sides[-1])
+            extent, dense = (float(sides[0]), float(sides[-1])), are_dense(count)
             for weather in [_best(metric)] if _is_metric(result) else [_best(metric), result]:
-                summed, own = with_lasting(weather, partial(fitted, some=some), extent, dense=_dense(count))
+                summed, own = with_lasting(weather, partial(fitted, some=some), extent, dense=dense)
                 margin = MARGIN if limits else NUMBERS_MORE * MARGIN
                 if usable(summed) and likelihood_of(summed) > likelihood_of(result) + margin:
                     result, limits = summed, own
@@ -165,7 +165,7 @@ def fit_in_space_and_time(observed: Observations, asked: ModelSettings, work: Fi
         parts = cast("tuple[SpaceTime, ...]", result.prior.kernel.parts)
         all_of_them = len(X) if len(parts) == 1 else SUMMED
         if stations:  # all of them at some times: part of them tells too little of short distances
-            all_of_them = min(DENSE_TIMES * count, SUMMED) if _dense(count) else FITTED
+            all_of_them = min(DENSE_TIMES * count, SUMMED) if are_dense(count) else FITTED
         if result.points < (more := chosen(all_of_them)).size:
             family = tuple(part.family for part in parts)
             result = fitted(family, more, start=start_of(result), starts=1, limits=limits)
@@ -187,7 +187,7 @@ def whole_times(X: Array, places: Indices, most: int) -> Indices:
     if 2 * times.size > len(X):
         times, at = np.unique(np.floor(X[:, -1] + SAME_HOUR), return_inverse=True)
     wanted = min(times.size, max(FEWEST_TIMES, most * times.size // len(X)))
-    run = DENSE_RUN if _dense(1 + int(places.max())) else RUN
+    run = DENSE_RUN if are_dense(1 + int(places.max())) else RUN
     runs = -(-wanted // len(run))
     first = np.linspace(0, max(0, times.size - 1 - run[-1]), runs).round().astype(int)
     kept = np.unique((first[:, None] + run).ravel()[:wanted].clip(max=times.size - 1))
@@ -201,7 +201,7 @@ def whole_times(X: Array, places: Indices, most: int) -> Indices:
     return found[np.isin(places[found], own[some])]
 
 
-def _dense(places: int) -> bool:
+def are_dense(places: int) -> bool:
     """Whether a dozen times of so many stations are more than numbers are fitted to exactly."""
     return FEWEST_TIMES * places > FITTED
 
@@ -258,7 +258,7 @@ def with_lasting(
 def work_in_time(values: int, places: int, *, deviating: bool, workers: int) -> Work:
     """Count what it takes to fit a kernel of space and time to so many values at so many places, about."""
     stations = values >= FEWEST_REPORTS * places
-    if values <= FITTED or (stations and not _dense(places)):
+    if values <= FITTED or (stations and not are_dense(places)):
         size = FitSize("dense", min(values, FITTED), 1, None, 0, deviating=deviating)
     else:
         fitted = min(values, DENSE_TIMES * places, SUMMED) if stations else values

@@ -1,12 +1,13 @@
 """Solvers side by side on the built-in field: 10,000 points observed, 1,000 held out.
 
-    python -m pipelines.experiments.sample
+    python -m pipelines.experiments.sample [--quick]
 
 Prints a Markdown table: scores at the held-out points, and the mean of the stated (latent) standard
 deviation. Row m of a solver is its state after m iterations; the exact row is Cholesky.
 """
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from cagp_dist.service.demo import demo_job_text
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.task import prepare_job
 from cagp_dist.solvers import Solver
+from pipelines.experiments.output import parser
 
 CASES: list[tuple[str, Solver, tuple[int, ...]]] = [
     ("Gauss-Seidel", cagp.GaussSeidel(5), (1, 2, 5)),
@@ -28,13 +30,18 @@ CASES: list[tuple[str, Solver, tuple[int, ...]]] = [
 ]
 
 
-def main() -> None:
+OBSERVED, HELD_OUT, QUICK = 10_000, 1_000, 10
+"""Points, and by what their numbers are divided in a quick run."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Solve with every solver and print the table."""
+    by = QUICK if parser(__doc__).parse_args(arguments).quick else 1
     with tempfile.TemporaryDirectory() as folder:
         text = (
             demo_job_text(folder)
-            .replace("count = 7000", "count = 10000")
-            .replace("count = 2000", "count = 1000")
+            .replace("count = 7000", f"count = {OBSERVED // by}")
+            .replace("count = 2000", f"count = {HELD_OUT // by}")
         )
         job = parse_job(text, name="the experiment")
         observations = job.observations
@@ -48,7 +55,7 @@ def main() -> None:
     X, y, X_test = prepared.X, prepared.y, prepared.predicted.points.wanted[: len(test)]
     weights, train = prepared.design.test_weights, prepared.design.train
     # of least squares, and then known: what is compared are the solvers
-    mean = prepared.family.fit(prepared.points.north[train], prepared.points.east[train], y)
+    mean = prepared.mean.fit(prepared.points.north[train], prepared.points.east[train], y)
     print(f"{len(X)} observed, {len(test)} held out; {kernel}, noise variance {noise} K^2")
     print("| solver | m | RMSE [K] | NLL | CRPS [K] | 95 % coverage | mean std [K] |")
     print("|---|---|---|---|---|---|---|")

@@ -59,7 +59,8 @@ def fits(X: Array, y: Array) -> list[FitResult]:
     sides = extents(X, AXES)
     extent = float(sides[0]), float(sides[-1])
     metric = [each for each in found if cast("SpaceTime", each.prior.kernel).time is None]
-    found += [maps_at_times.with_lasting(each, fitted, extent)[0] for each in metric]
+    dense = maps_at_times.are_dense(len(np.unique(X[:, :-1], axis=0)))
+    found += [maps_at_times.with_lasting(each, fitted, extent, dense=dense)[0] for each in metric]
     return [each for each in found if usable(each)]
 
 

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +36,26 @@ def test_scripts_print_tables_and_draw_figures(name, figures, tmp_path, capsys, 
     assert all(len(row) == len(head) for row in body)
     assert sorted(path.name for path in tmp_path.iterdir()) == figures
     assert all(1_000 < (tmp_path / figure).stat().st_size < FIGURE_BYTES for figure in figures)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "rows"), [("sample", 12), ("ellipses", 7), ("shared_labels", 13), ("depth", 5)]
+)
+def test_scripts_print_finite_numbers(name, rows, capsys):
+    if name == "depth" and not script(name).DATA.exists():
+        pytest.skip("the profiles of floats are not there")
+    script(name).main(["--quick"])
+    printed = printed_rows(capsys.readouterr().out)
+    assert len(printed) >= rows
+    assert not any(cell in ("nan", "inf", "-inf") for row in printed for cell in row)
+
+
+def test_every_script_is_run_by_a_test():
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    scripts = (REPOSITORY / "pipelines" / "experiments").glob("[!_]*.py")
+    mains = {path.stem for path in scripts if "\ndef main(" in path.read_text()}
+    assert not mains - set(re.findall(r"\w+", tests))
 
 
 @pytest.mark.exhaustive
