@@ -7,7 +7,9 @@ from cagp_dist.compilation import CONTRACT, compiled
 
 @compiled(nogil=True)
 def colours_of(near):
-    """Give each of n places a colour (n,) that no neighbour has; ``near`` (n, k) its neighbours, -1 none.
+    """Give each of n places a colour (n,) that no neighbour has.
+
+    Row i of ``near`` (n, k) has its neighbours, below n, and -1 for none.
 
     Greedily, in their order: the first colour that neither its neighbours nor those that it is a neighbour of
     have.

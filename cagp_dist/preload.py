@@ -84,7 +84,7 @@ def seldom_evaluated() -> list[Callable[[], object]]:
     here, ships = np.arange(8.0)[:, None], np.outer(np.arange(8.0), [1.0, 0.0, 0.0, 0.0])
     ships[:, 3] = np.arange(8) // 2
     shared = Prior(kernel + SameLabel(0.2, axis="ship"), 0.1)
-    group = np.array([[0, 1]])
+    group, each_other = np.array([[0, 1]]), np.array([[1], [0]])
     slopes = *kernel.parameters, *kernel.slope_parameters()[0]
     return [
         partial(evaluate_diagonal, *kernel.parameters, points, values),
@@ -109,8 +109,8 @@ def seldom_evaluated() -> list[Callable[[], object]]:
             Groups.of(kernel, here),
             serial,
         ),
-        partial(colours_of, group),
-        partial(add_neighbours, group[0], np.array([[1], [0]]), np.ones((2, 1)), np.eye(2), np.eye(2)),
+        partial(colours_of, each_other),
+        partial(add_neighbours, group[0], each_other, np.ones((2, 1)), np.eye(2), np.eye(2)),
         partial(condition, shared, ships, here[:, 0], ships[:2], solver=nearest, executor=serial),
     ]
 

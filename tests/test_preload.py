@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cagp_dist.preload import ways_of_evaluation
+from cagp_dist.preload import seldom_evaluated, ways_of_evaluation
 
 from .clusters import local_cluster
 
@@ -38,6 +38,14 @@ def compile_here() -> None:
 def test_compiled_code_that_is_on_disk_is_loaded():
     compile_here()
     assert loaded() == [1, 0]
+
+
+def test_seldom_evaluated_functions_stay_within_their_arrays():
+    """NumPy checks what compiled code does not."""
+    found = [each for each in seldom_evaluated() if each.func.__module__.endswith("conditional_draws")]
+    assert len(found) == 2
+    for each in found:
+        each.func.py_func(*each.args)
 
 
 @pytest.mark.exhaustive

@@ -11,6 +11,7 @@ from cagp_dist.cartography.colour_scale import DIFFERENCES, scale_of
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import located
 from cagp_dist.kriging.drawn_maps import draw_map, frame_around, own_figure
+from cagp_dist.kriging.map_dataset import BELOW_LIMIT
 from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 PANEL_INCHES = 3.3
 NEEDED = ("observed", "mean", "pit", "fold")
-LEVELS = np.linspace(0.05, 0.95, 19)
+LEVELS = np.append(np.linspace(0.05, 0.95, 19), 0.99)
 CHANCE = 1.645  # standard errors, within which 90 % of samples are
 RASTERIZED = 2000  # Points from which a picture in vectors would be large
 
@@ -33,14 +34,18 @@ def draw_folds(scores: xr.Dataset) -> "Figure":
     observed, mean, pit = (
         np.atleast_2d(scores[name].transpose(..., *places).values) for name in ("observed", "mean", "pit")
     )
-    there = np.isfinite(observed) & np.isfinite(mean)
+    there, scored = np.isfinite(observed) & np.isfinite(mean), np.isfinite(pit)
+    if BELOW_LIMIT in scores:  # which count in coverage alone
+        there &= ~np.atleast_2d(scores[BELOW_LIMIT].transpose(..., *places).values)
+    if not (there.any() and scored.any()):
+        raise ArgumentError("no observation here was measured and predicted.", key="no-folds")
     unit = symbol(str(scores["observed"].attrs.get("units", "")))
     with drawing_style():
         figure, (points, coverage, errors) = plt.subplots(
             1, 3, figsize=(3.0 * PANEL_INCHES, PANEL_INCHES), layout="constrained"
         )
         _draw_points(points, mean[there], observed[there], unit)
-        _draw_coverage(coverage, pit[there & np.isfinite(pit)])
+        _draw_coverage(coverage, pit[scored])
         _draw_errors(errors, scores, np.where(there, observed - mean, np.nan), unit)
     return figure
 

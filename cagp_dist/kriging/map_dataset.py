@@ -47,6 +47,7 @@ CONVENTIONS = "CF-1.11"
 
 READ_WITH = "observations_read_with"  # attribute of a result
 MEAN_TERMS = "prior_mean_terms"  # one more: a list in JSON
+BELOW_LIMIT = "below_limit"  # variable of a cross-validation: of these values a limit was observed
 
 LEAST_PROBABILITY = 1e-4  # of the least value, which is said where it reaches that
 
@@ -625,6 +626,17 @@ def dataset_of_folds(
             for name, (held, text) in fields.items()
         }
         | {"fold": ("observation", found.split.folds)}
+        | (
+            {}
+            if points.limits is None
+            else {
+                BELOW_LIMIT: (
+                    dims,
+                    shaped(1.0 * points.limits[:, places], observed, part) > 0.0,
+                    {"long_name": "whether a limit was observed, below which the value lies"},
+                )
+            }
+        )
         | {
             name: ((), held, {"long_name": text, **units})
             if not observed.variables

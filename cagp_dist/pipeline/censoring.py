@@ -16,7 +16,7 @@ from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.neighbourhoods import nearest_points
 from cagp_dist.kernels import point_columns
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
-from cagp_dist.pipeline.field_solves import LITTLE, DrawnFields, DriftCoefficients, Solution, SolveStep
+from cagp_dist.pipeline.field_solves import DrawnFields, DriftCoefficients, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.prior import Prior
@@ -37,6 +37,9 @@ PLACES_AT_ONCE = 1_024
 TARGETS_AT_ONCE = 4_096
 
 FAR = -30.0  # Standard deviations of a bound below what is expected from where on logarithms are needed
+
+# Standard deviation of what draws predict, in units of the error bar, up to which their mixture is normal
+LITTLE = 0.1
 
 CENSORED = 0x63656E  # names the stream of random numbers
 

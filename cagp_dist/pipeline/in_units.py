@@ -83,8 +83,7 @@ def moments_of_draws(
     the inverse for D draws, or 32 q where these are alike.
     """
     means, q = found.means, found.means.shape[-1]
-    noise = np.broadcast_to(np.sqrt(noise_variance), found.scale.shape)
-    scale = np.maximum(np.hypot(found.scale, noise), LEAST_STD)
+    scale = np.maximum(np.hypot(found.scale, np.sqrt(noise_variance)), LEAST_STD)
     apart = means.std(axis=-2)
     alike = (apart <= ALIKE * scale).reshape(-1, q).all(axis=0)  # their mixture is normal
     mean, std = np.full((2, *scale.shape), np.nan)

@@ -11,7 +11,7 @@ from cagp_dist.likelihood.kernel_choice import KERNELS_COMPARED
 from cagp_dist.pipeline.censoring import DRAWS, MOST_DENSE, NEIGHBOURS, SWEEPS
 from cagp_dist.pipeline.checking import FEW, MANY, MANY_MORE
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
-from cagp_dist.pipeline.field_solves import MANY_DRAWS, MERGED
+from cagp_dist.pipeline.field_solves import components_of
 from cagp_dist.pipeline.fitting import method_of
 from cagp_dist.pipeline.transform_choice import MOST_FIELDS, MOST_PLACES
 from cagp_dist.predictive.transforms import NODES
@@ -56,8 +56,7 @@ def work_of_draws(n: int, hidden: int, *, fields: int = 1, draws: int = DRAWS) -
 
 def work_of_mixtures(targets: int, *, fields: int, draws: int = DRAWS) -> Work:
     """Count what quantiles and moments of mixtures take: of the field, and of observations."""
-    components = draws // MERGED + 2 * (MERGED - 1) if draws >= MANY_DRAWS else draws
-    evaluations = components * 2 * len(QUANTILE_LEVELS) * STEPS + draws * NODES.size
+    evaluations = components_of(draws) * 2 * len(QUANTILE_LEVELS) * STEPS + draws * NODES.size
     flops = 2 * fields * targets * evaluations * ENTRY_FLOPS // 2
     return Work(flops, 0, DOUBLE * fields * targets * (draws + 4 * len(QUANTILE_LEVELS)))
 

@@ -444,7 +444,7 @@ def of_normals(means: Array, scale: Array, transform: Transform) -> tuple[Array,
     if isinstance(base, NormalScore):  # whose pieces are lines: exactly
         parts = _of_lines(means, scale, base, transform.end, centre)
     else:
-        parts = _of_nodes(means, scale, base, ends, centre)
+        parts = _of_nodes(means, scale, base, transform.end, centre)
     for part in parts:
         first += part[0]
         second += part[1]
@@ -453,15 +453,15 @@ def of_normals(means: Array, scale: Array, transform: Transform) -> tuple[Array,
 
 
 def _of_nodes(
-    means: Array, scale: Array, transform: Transform, ends: Array, centre: Array
+    means: Array, scale: Array, transform: Transform, end: float, centre: Array
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield parts of first and second moments about a centre, of scores above their ends, by quadrature."""
-    start = np.clip(ends, -FARTHEST, FARTHEST)
+    """Yield parts of first and second moments about a centre, of values of z above an end, by quadrature."""
+    start = np.clip((end - means) / scale, -FARTHEST, FARTHEST)
     half = 0.5 * (FARTHEST - start)
     share = half / np.sqrt(2.0 * np.pi)
     for node, weight in zip(NODES, WEIGHTS, strict=True):
         score = start + half * (1.0 + node)
-        apart = transform.inverse(means + scale * score) - centre
+        apart = transform.inverse(np.maximum(means + scale * score, end)) - centre
         part = np.exp(-0.5 * score**2) * share * (weight * apart)
         yield part, part * apart
 

@@ -43,8 +43,8 @@ def canonical_name(name: str) -> str:
         shown = name if len(name) <= _MOST_BYTES else f"{name[:40]}..."
         raise ConfigurationError(
             f"variable {shown!r} cannot be the name of a field; expected the name of a variable of the "
-            "source, such as 't2m' or 'msl', without blanks, slashes and control characters, of at most "
-            f"{_MOST_BYTES} bytes, and not that of an axis.",
+            "source, such as 't2m' or 'msl', without blanks, slashes and characters that cannot be printed, "
+            f"of at most {_MOST_BYTES} bytes, and not that of an axis.",
             key="variable-name",
         )
     return name
@@ -56,7 +56,7 @@ def bare(name: str) -> str:
 
 
 def field_name(name: str) -> str:
-    """Give the name of a column as a field can have it: without units, and _ for what it cannot have."""
+    """Give the name of a column without units, and _ for characters that the name of a field cannot have."""
     printable = "".join(each if each.isprintable() else " " for each in bare(name))
     return re.sub(r"[\s/\\]+", "_", printable).strip("_") or name
 

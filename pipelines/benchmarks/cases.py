@@ -271,7 +271,7 @@ CASES = {
     "gpytorch": "inducing",
     "startup": "cases",
 }
-"""Of each case the module that has it, the only one that is imported: each counts in the peak memory."""
+"""The module of each case: the others are not imported, as they would count in its peak memory."""
 
 
 LARGE = (

@@ -176,3 +176,20 @@ def test_moments_of_normal_scores_are_exact_between_knots(threshold):
     std = np.sqrt((y**2 @ weights).mean(axis=0) - mean**2)
     found = of_normals(m, s, transform)
     np.testing.assert_allclose(found, (mean, std), rtol=1e-6 if threshold is None else 2e-3)
+
+
+class SquareRoot:
+    """A transform of one's own, whose inverse is none below zero."""
+
+    end = -np.inf
+
+    def inverse(self, scores):
+        return np.where(np.asarray(scores) < 0.0, np.nan, np.square(scores))
+
+
+def test_no_value_below_a_threshold_is_asked_of_a_transform():
+    """Of a distribution that lies far below it, whose mean is the least value."""
+    transform = Censored(SquareRoot(), 0.05)
+    mean, std = of_normals(np.array([[-0.6, 0.5]]), np.array([[0.05, 0.05]]), transform)
+    np.testing.assert_allclose(mean, [0.0, 0.5**2 + 0.05**2], atol=1e-6)
+    assert std[0] == 0.0
