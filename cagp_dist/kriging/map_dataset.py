@@ -632,7 +632,7 @@ def dataset_of_folds(
             else {
                 BELOW_LIMIT: (
                     dims,
-                    shaped(1.0 * points.limits[:, places], observed, part) > 0.0,
+                    shaped(points.limits[:, places].astype(np.float64), observed, part) > 0.0,
                     {"long_name": "whether a limit was observed, below which the value lies"},
                 )
             }
