@@ -6,10 +6,11 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
+from cagp_dist.calibration.verification.verdict import CoverageTest, compact_cells, coverage_test
 from cagp_dist.cartography.chart_style import ACCENT, BAND, INK, drawing_style, quiet_grid
 from cagp_dist.cartography.colour_scale import DIFFERENCES, scale_of
 from cagp_dist.errors import ArgumentError
-from cagp_dist.fields.axes import located
+from cagp_dist.fields.axes import Horizontal, located
 from cagp_dist.kriging.drawn_maps import draw_map, frame_around, own_figure
 from cagp_dist.kriging.map_dataset import BELOW_LIMIT
 from cagp_dist.variables.units import symbol
@@ -30,7 +31,8 @@ def draw_folds(scores: xr.Dataset) -> "Figure":
     import matplotlib.pyplot as plt
 
     _check(scores)
-    places = tuple(str(dim) for dim in scores["fold"].dims)
+    where = located(scores)
+    places = where.dims
     observed, mean, pit = (
         np.atleast_2d(scores[name].transpose(..., *places).values) for name in ("observed", "mean", "pit")
     )
@@ -45,8 +47,10 @@ def draw_folds(scores: xr.Dataset) -> "Figure":
             1, 3, figsize=(3.0 * PANEL_INCHES, PANEL_INCHES), layout="constrained"
         )
         _draw_points(points, mean[there], observed[there], unit)
-        _draw_coverage(coverage, pit[scored])
-        _draw_errors(errors, scores, np.where(there, observed - mean, np.nan), unit)
+        X = where.space.positions(*where.points)
+        cells = np.broadcast_to(compact_cells(X), pit.shape)
+        _draw_coverage(coverage, coverage_test(pit[scored], levels=LEVELS, cells=cells[scored]))
+        _draw_errors(errors, scores, where, np.where(there, observed - mean, np.nan), unit)
     return figure
 
 
@@ -87,30 +91,28 @@ def _draw_points(axes: "Axes", mean: Array, observed: Array, unit: str) -> None:
     axes.set_ylabel(f"observed{suffix}")
 
 
-def _draw_coverage(axes: "Axes", pit: Array) -> None:
+def _draw_coverage(axes: "Axes", found: CoverageTest) -> None:
     """Draw the share of values inside error bars of each level, with what chance explains."""
     quiet_grid(axes, "values inside their error bars")
-    inside = (np.abs(2.0 * pit[:, None] - 1.0) <= LEVELS).mean(axis=0)
-    reach = CHANCE * np.sqrt(LEVELS * (1.0 - LEVELS) / pit.size)
+    reach = CHANCE * found.standard_error
     axes.fill_between(
         100.0 * LEVELS,
         100.0 * (LEVELS - reach),
         100.0 * (LEVELS + reach),
         color=BAND,
         linewidth=0,
-        label="chance, if errors are independent",
+        label="chance",
     )
     axes.plot([0.0, 100.0], [0.0, 100.0], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
-    axes.plot(100.0 * LEVELS, 100.0 * inside, "o-", color=ACCENT, markersize=3.0, linewidth=1.2)
+    axes.plot(100.0 * LEVELS, 100.0 * found.coverage, "o-", color=ACCENT, markersize=3.0, linewidth=1.2)
     axes.set(xlim=(0.0, 100.0), ylim=(0.0, 100.0))
     axes.set_xlabel("level of the error bars [%]")
     axes.set_ylabel("inside [%]")
     axes.legend(frameon=False, fontsize=7, loc="upper left")
 
 
-def _draw_errors(axes: "Axes", scores: xr.Dataset, errors: Array, unit: str) -> None:
+def _draw_errors(axes: "Axes", scores: xr.Dataset, where: Horizontal, errors: Array, unit: str) -> None:
     """Draw the mean error at each place on a map."""
-    where = located(scores)
     north, east = where.points
     _, first, place = np.unique(
         np.column_stack([north, east]), axis=0, return_index=True, return_inverse=True

@@ -1053,7 +1053,8 @@ class Kriging:
         -------
         xarray.Dataset
             For each observation ``observed``, ``mean``, ``std`` (latent), ``predictive_std`` (with noise),
-            ``pit`` and ``fold``; ``rmse``, ``crps``, ``nll`` and ``coverage`` of central intervals over all.
+            ``pit`` and ``fold``, and ``below_limit`` where limits of detection were observed; ``rmse``,
+            ``crps``, ``nll`` and ``coverage`` of central intervals over all.
             The attribute ``blocks_degrees`` says how high the blocks were.
         """
         observed, learned = self._fitted()

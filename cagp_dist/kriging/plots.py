@@ -172,7 +172,8 @@ class Plots:
 
         The first panel has each observation over its prediction from the other folds; the second one the
         share of observations inside central intervals of 5 to 99 %, with a band that holds 90 % of such
-        shares if the error bars are right and errors independent; the third one the error at each place.
+        shares if the error bars are right, where errors that are near each other count as fewer; the third
+        one the error at each place.
         Values of which a limit was observed are in the second panel alone.
 
         Examples

@@ -103,9 +103,8 @@ class Mixture(Predictive):
         lower, upper = self._ends(z)
         x = np.broadcast_to(self.mean + self.std * z, shape)
         x = np.where((x >= lower) & (x <= upper), x, 0.5 * (lower + upper))
-        central = np.isinf(self.degrees) & (
-            np.abs(z) <= CENTRAL
-        )  # each by itself, whatever is asked beside it
+        # each by itself, so that a quantile has the same bits whatever is asked beside it
+        central = np.isinf(self.degrees) & (np.abs(z) <= CENTRAL)
         for _ in range(MOST_STEPS):
             t = self._standardised(x)
             found, slope = self._central(t) if central.all() else self._far(t)

@@ -55,7 +55,8 @@ def test_every_script_is_run_by_a_test():
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     scripts = (REPOSITORY / "pipelines" / "experiments").glob("[!_]*.py")
     mains = {path.stem for path in scripts if "\ndef main(" in path.read_text()}
-    assert not mains - set(re.findall(r"\w+", tests))
+    named = re.findall(r'"(\w+)"|from pipelines\.experiments import (\w+)', tests)
+    assert not mains - {name for pair in named for name in pair}
 
 
 @pytest.mark.exhaustive

@@ -800,6 +800,9 @@ def test_an_operator_and_monitoring_see_the_state_of_a_folder(begun, tmp_path):
     assert "there is no folder" in cagp("health", tmp_path / "nowhere", code=1)
     (tmp_path / "mount").mkdir()
     assert "its disk is not mounted" in cagp("health", tmp_path / "mount", code=1)
+    (tmp_path / "mount" / "runs").mkdir()
+    (tmp_path / "mount" / "days.json").mkdir()  # which cannot be read as a file
+    assert "days.json cannot be read" in cagp("health", tmp_path / "mount", code=1)
     assert cagp("health", root, "--max-age", "soon", code=2) == ""
     assert (
         HealthLimits(max_age=np.timedelta64(36, "h")).faults(
