@@ -1,22 +1,31 @@
 """Which actions: projections of every kind on fields drawn from the prior, their errors and what they state.
 
-    python -m pipelines.experiments.actions [--quick]
+    python -m pipelines.experiments.actions [--quick] [--only WORD ...]
 
 4,096 points of the sphere, drawn uniformly, are observed and 500 others predicted; Matern 3/2 of variance 1,
 noise variance 0.01, 40 fields. Prints a table for each lengthscale. *Actual* is the root mean square error of
 the mean about the latent field, *stated* the root of the mean variance, and the last column the root mean
 square of errors in units of what is stated for them: 1 where error bars are right.
+
+The last lines are of no solver of the package. *Columns of G* at random points are what the method of
+Kaczmarz moves along, here taken as actions. *By-products*: conjugate gradients of the first field leave
+directions d with ``U = K [d / sqrt(d'G d)]``, and ``noise + U U'`` preconditions those of all other fields.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.solvers import Solver
+from cagp_dist.solvers.actions.policies import residuals
+from cagp_dist.solvers.actions.projection import Direction, project
+from cagp_dist.solvers.actions.subsets import random_points
+from cagp_dist.solvers.stationary.preconditioners import DiagonalPlusLowRank
 from pipelines.experiments.output import parser, print_table
 
 SEED, NOISE = 0, 0.01
@@ -39,6 +48,13 @@ SOLVERS: tuple[tuple[str, Solver], ...] = (
     ("50 pseudo-inputs, then 20 gradients", cagp.MixedActions("pseudo-inputs 50, conjugate-gradient 20")),
     ("exact", cagp.Cholesky()),
 )
+ADDED: tuple[tuple[str, "Callable[[Drawn], tuple[Array, Array]]"], ...] = (
+    ("200 columns of G, random", lambda drawn: drawn.columns(200)),
+    ("20, by-products of 50", lambda drawn: drawn.by_products(50, 20)),
+    ("20, by-products of 200", lambda drawn: drawn.by_products(200, 20)),
+)
+LINES = tuple(name for name, _ in (*SOLVERS, *ADDED))
+"""Names of all that is compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +96,44 @@ class Drawn:
         errors, variances = zip(*alone, strict=True)
         return np.concatenate(errors, axis=1), np.stack(variances, axis=1)
 
+    @cached_property
+    def gram(self) -> Array:
+        """G (n, n)."""
+        G = self.prior.kernel(self.X, self.X)
+        G[np.diag_indices(len(G))] += NOISE
+        return G
+
+    def columns(self, count: int) -> tuple[Array, Array]:
+        """Errors and variances (q, T) with columns of G at random points as actions."""
+        S, _ = np.linalg.qr(self.gram[:, random_points(len(self.X), count, SEED)])
+        factor = np.linalg.cholesky(S.T @ self.gram @ S)
+        seen = np.linalg.solve(factor, (self.prior.kernel(self.X_test, self.X) @ S).T)
+        mean = seen.T @ np.linalg.solve(factor, S.T @ self.y)
+        variance = self.prior.kernel.diagonal(self.X_test) - (seen**2).sum(axis=0)
+        return mean - self.f, np.broadcast_to(variance[:, None], self.f.shape)
+
+    def by_products(self, directions: int, iterations: int) -> tuple[Array, Array]:
+        """Errors and variances (q, T - 1) with a preconditioner that is left over from the first field."""
+        first = self._gradients(0, lambda columns: columns, directions)
+        factor = [(step.image - NOISE * step.direction) / np.sqrt(step.curvature) for step in first]
+        P = DiagonalPlusLowRank(np.full(len(self.X), NOISE), np.stack(factor, axis=1))
+        V = self.prior.kernel(self.X_test, self.X)
+        errors, variances = [], []
+        for t in range(1, self.y.shape[1]):
+            steps = self._gradients(t, P.solve, iterations)
+            seen = V @ np.stack([step.direction / np.sqrt(step.curvature) for step in steps], axis=1)
+            length = [step.step[0] * np.sqrt(step.curvature) for step in steps]
+            errors.append(seen @ length - self.f[:, t])
+            variances.append(self.prior.kernel.diagonal(self.X_test) - (seen**2).sum(axis=1))
+        return np.stack(errors, axis=1), np.stack(variances, axis=1)
+
+    def _gradients(self, field: int, solve: Callable[[Array], Array], iterations: int) -> list[Direction]:
+        """Directions of preconditioned conjugate gradients for one field."""
+        policy = partial(residuals, solve=solve)
+        b = self.y[:, [field]]
+        found = project(self.gram.__matmul__, b, policy=policy, iterations=iterations)
+        return [step for step in found if step.direction.any()]
+
     def _alone(self, solver: Solver) -> tuple[Array, Array]:
         posterior = cagp.condition(self.prior, self.X, self.y, self.X_test, solver=solver)
         return posterior.mean - self.f, posterior.variance
@@ -90,25 +144,29 @@ def rms(values: Array) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
-def rows(drawn: Drawn) -> Iterator[tuple[str, float, float, float]]:
+def rows(drawn: Drawn, names: Sequence[str]) -> Iterator[tuple[str, float, float, float]]:
     """Yield name, actual, stated, and the ratio of errors to what is stated for them."""
-    for name, solver in SOLVERS:
-        errors, variances = drawn.solve(solver)
+    solvers, added = dict(SOLVERS), dict(ADDED)
+    for name in names:
+        errors, variances = drawn.solve(solvers[name]) if name in solvers else added[name](drawn)
         deviations = np.sqrt(variances)
         yield name, rms(errors), rms(deviations), rms(errors / deviations)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    quick = parser(__doc__).parse_args(arguments).quick
-    sizes = (QUICK_POINTS, QUICK_TARGETS, QUICK_FIELDS) if quick else (POINTS, TARGETS, FIELDS)
+    command = parser(__doc__)
+    command.add_argument("--only", nargs="+", metavar="WORD", help="lines whose name has one of these (all)")
+    chosen = command.parse_args(arguments)
+    names = [name for name in LINES if not chosen.only or any(word in name for word in chosen.only)]
+    sizes = (QUICK_POINTS, QUICK_TARGETS, QUICK_FIELDS) if chosen.quick else (POINTS, TARGETS, FIELDS)
     for lengthscale in LENGTHSCALES:
         points, targets, fields = sizes
         drawn = Drawn.make(lengthscale, points=points, targets=targets, fields=fields)
         print(f"lengthscale {lengthscale:g}", flush=True)
         print_table(
             ("actions", "actual", "stated", "error / stated"),
-            ((name, *(f"{value:.3f}" for value in values)) for name, *values in rows(drawn)),
+            ((name, *(f"{value:.3f}" for value in values)) for name, *values in rows(drawn, names)),
         )
 
 

@@ -12,17 +12,25 @@ Matern 3/2, fitted by maximum likelihood to another draw; ten draws. Each method
     pseudo-inputs               at random points of the data (IterGP-PI)
     pseudo-inputs outside       at random points of [1, 2]^d, where there are no data
     subset of the data          unit vectors, a Cholesky factor of m points (IterGP-Cholesky)
+    inducing points             the best variational posterior with the pseudo-inputs as inducing points: the
+                                optimum of SVGP's bound for the same prior [Titsias 2009]
+    inducing points outside     the same with those in [1, 2]^d
 
 RMSE and NLL of new noisy observations, the columns that were multiplied with G, and the smallest ratio of a
 stated to an exact variance. The computational part ``Y0' G^-1 Y0`` of a variance, ``Y0 = V' - G D V'`` (T4),
-is worked out by itself and added to the exact variance. Prints tables, draws ``itergp.png`` and writes
-``itergp.zarr``.
+is worked out by itself and added to the exact variance. With v after i actions, rho(i) is how much of the
+solution is left in the norm of G, and bounds what is left of the mean in that of the kernel's space::
+
+    rho(i)^2 = |v* - v|_G^2 / |v*|_G^2 = 1 - b'v / b'v*
+    |mu* - mu|_H  <=  rho(i) sqrt(1 + noise / least eigenvalue of K) |mu*|_H
+
+Prints tables, draws ``itergp.png`` and writes ``itergp.zarr``.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import xarray as xr
@@ -36,6 +44,7 @@ from cagp_dist.runtime import SerialExecutor, single_threaded_blas
 from cagp_dist.solvers.actions.action_solvers import ConjugateGradient
 from cagp_dist.solvers.actions.known_actions import KnownActions
 from cagp_dist.solvers.actions.projection import project
+from cagp_dist.solvers.actions.subsets import random_points
 from pipelines.experiments.output import (
     COLOURS,
     count_ticks,
@@ -46,13 +55,21 @@ from pipelines.experiments.output import (
     print_table,
     save,
 )
+from pipelines.experiments.sgpr import Sgpr
 
 POINTS, TARGETS, DRAWS, NOISE_STD = 500, 50, 10, 0.1
 QUICK_POINTS, QUICK_TARGETS, QUICK_DRAWS = 80, 15, 2
 DIMENSIONS, ACTIONS = (1, 2, 4), (5, 10, 20, 40, 80)
 RUN, TWO_RUNS, EACH = "conjugate gradients", "two runs", "a solve for each target"
 PSEUDO, OUTSIDE, SUBSET = "pseudo-inputs", "pseudo-inputs outside", "subset of the data"
-METHODS = (RUN, TWO_RUNS, EACH, PSEUDO, OUTSIDE, SUBSET, "exact")
+INDUCING, INDUCING_OUTSIDE = "inducing points", "inducing points outside"
+METHODS = (RUN, TWO_RUNS, EACH, PSEUDO, OUTSIDE, SUBSET, INDUCING, INDUCING_OUTSIDE, "exact")
+PROJECTIONS = (RUN, PSEUDO, OUTSIDE, SUBSET)
+"""Methods that have a solution v, and so a rho."""
+
+JITTER, SGPR_BYTES = 1e-8, 2**30
+"""Added to the diagonal of ``k(Z, Z)``, as part of the variance: points on a line nearly coincide."""
+
 LINES = {
     RUN: (COLOURS["conjugate gradients"], "-"),
     TWO_RUNS: (COLOURS["conjugate gradients"], "--"),
@@ -61,21 +78,48 @@ LINES = {
     OUTSIDE: (COLOURS["Gauss-Seidel"], "--"),
     SUBSET: (COLOURS["block Gauss-Seidel"], "-"),
 }
-SCORES = ("rmse", "nll", "products", "least", "gap", "share")
+SCORES = ("rmse", "nll", "products", "least", "gap", "share", "rho", "rkhs", "rkhs_bound")
 
 
 @dataclass(frozen=True, eq=False)
 class Belief:
     """Mean (q,) and variance (q,) after some actions, its computational part, and what they took.
 
-    ``computational`` is None where mean and variance belong to different runs; ``products`` counts columns
-    that were multiplied with G.
+    ``computational`` is None where mean and variance belong to different runs, or to none; ``products``
+    counts columns that were multiplied with G; ``solution`` (n,) is v where the mean is ``V v``.
     """
 
     mean: Array
     variance: Array
     computational: Array | None
     products: int
+    solution: Array | None = None
+
+
+class Progress(NamedTuple):
+    """How much of a solution is left, as part of all of it: see `progress`."""
+
+    rho: float  # of the solution, in the norm of G
+    rkhs: float  # of the mean, in the norm of the kernel's space
+    rkhs_bound: float  # that `rkhs` is at most this
+
+
+def progress(G: Array, noise_variance: float, exact: Array, solution: Array, *, least: float) -> Progress:
+    """Say what is left of the solution ``exact`` (n,) of ``G v = b`` at another one; ``least`` is of K.
+
+    The mean of weights v is ``k(x, X) v``, whose squared norm in the kernel's space is ``v'K v``. For the
+    error e, ``e'K e <= |e|_G^2 = rho^2 |v*|_G^2``, and ``|v*|_G^2 <= (1 + noise / least) v*'K v*`` with the
+    least eigenvalue of K [Wenger et al. 2022, theorem 1]. This holds for the solution of any solver.
+    """
+
+    def squares(v: Array) -> tuple[float, float]:
+        image = G @ v
+        return float(v @ (image - noise_variance * v)), float(v @ image)
+
+    (left, left_in_G), (whole, whole_in_G) = squares(exact - solution), squares(exact)
+    rho = np.sqrt(left_in_G / whole_in_G)
+    bound = rho * np.sqrt(1.0 + noise_variance / least)
+    return Progress(float(rho), float(np.sqrt(max(left, 0.0) / whole)), float(bound))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +147,16 @@ class Solves:
     """Beliefs about one draw, by any method, with the products with G counted."""
 
     def __init__(self, prior: cagp.Prior, problem: Sine, *, seed: int, most: int) -> None:
-        self._problem, self._seed = problem, seed
+        self._prior, self._problem, self._seed = prior, problem, seed
         self._gram = cagp.DenseGram(
             prior.kernel, problem.X, noise_variance=np.full(len(problem.X), prior.noise_number)
         )
         self._V, self._prior_variance = prior.kernel(problem.X_test, problem.X), prior.kernel.variance
         half = self._gram.half_solve(self._V.T)
         exact = self._prior_variance - (half**2).sum(axis=0)
-        mean = self._V @ self._gram.solve(problem.y[:, None])[:, 0]
-        self.exact = Belief(mean, exact, np.zeros(len(exact)), 0)
+        solution = self._gram.solve(problem.y[:, None])[:, 0]
+        self.exact = Belief(self._V @ solution, exact, np.zeros(len(exact)), 0, solution)
+        self._least = float(np.linalg.eigvalsh(prior.kernel(problem.X, problem.X))[0])
         # what the i-th direction of the run on a target's own column of V' adds for that target, (i, q)
         _, seen = conjugate_gradient_beliefs(self._gram.matrix, self._V, self._V.T, iterations=most)
         self._own = np.diagonal(seen, axis1=1, axis2=2) ** 2
@@ -119,6 +164,7 @@ class Solves:
     def beliefs(self, m: int) -> dict[str, Belief]:
         """Every method after m actions."""
         outside = np.random.default_rng(self._seed).uniform(1.0, 2.0, (m, self._problem.X.shape[1]))
+        at_data = self._problem.X[random_points(len(self._problem.X), m, self._seed)]
         one = self.taken(cagp.ConjugateGradient(m))
         cached = self.taken(cagp.ConjugateGradient(m), right=self._V.mean(axis=0))
         separate = self._prior_variance - self._own[:m].sum(axis=0)
@@ -127,11 +173,41 @@ class Solves:
             RUN: one,
             TWO_RUNS: Belief(one.mean, cached.variance, None, count + cached.products),
             EACH: Belief(one.mean, separate, None, count + m * len(separate)),
-            PSEUDO: self.taken(cagp.PseudoInputs(m, placement="random", seed=self._seed)),
+            PSEUDO: self.taken(cagp.PseudoInputs.at_points(at_data)),
             OUTSIDE: self.taken(cagp.PseudoInputs.at_points(outside)),
             SUBSET: self.taken(cagp.UnitVectors(m, order="random", seed=self._seed)),
+            INDUCING: self.variational(at_data),
+            INDUCING_OUTSIDE: self.variational(outside),
             "exact": self.exact,
         }
+
+    def progress(self, belief: Belief) -> Progress:
+        """Say how much of its solution is left."""
+        assert self.exact.solution is not None
+        if belief.solution is None:
+            return Progress(np.nan, np.nan, np.nan)
+        return progress(
+            self._gram.matrix,
+            self._prior.noise_number,
+            self.exact.solution,
+            belief.solution,
+            least=self._least,
+        )
+
+    def variational(self, points: Array) -> Belief:
+        """Give the best variational posterior with inducing points (m, d)."""
+        bound = Sgpr(
+            cagp.Matern32,
+            self._problem.X,
+            self._problem.y[:, None],
+            inducing=points,
+            executor=SerialExecutor(),
+            memory_limit_bytes=SGPR_BYTES,
+            jitter=JITTER,
+        )
+        vector = bound.vector(self._prior.kernel, self._prior.noise_number)
+        found = bound.posterior(vector, self._problem.X_test)
+        return Belief(found.mean[:, 0], found.variance, None, 0)
 
     def taken(self, solver: ConjugateGradient | KnownActions, *, right: Array | None = None) -> Belief:
         """Take the actions of a solver, for y or for another right-hand side (n,)."""
@@ -159,15 +235,17 @@ class Solves:
         seen = self._V @ np.stack([step.direction for step in steps], axis=1) / root
         image = np.stack([step.image for step in steps], axis=1) / root
         leftover = self._V.T - image @ seen.T
+        length = np.concatenate([step.step for step in steps])
         return Belief(
-            seen @ (root * np.concatenate([step.step for step in steps])),
+            seen @ (root * length),
             self._prior_variance - (seen**2).sum(axis=1),
             (self._gram.half_solve(leftover) ** 2).sum(axis=0),
             products,
+            np.stack([step.direction for step in steps], axis=1) @ length if right is None else None,
         )
 
 
-def scored(problem: Sine, belief: Belief, exact: Array, noise: float) -> tuple[float, ...]:
+def scored(problem: Sine, belief: Belief, exact: Array, noise: float, left: Progress) -> tuple[float, ...]:
     """Say how good a belief is, and how its variance stands to the exact one (q,); in order of `SCORES`."""
     gap = share = np.nan
     if belief.computational is not None:
@@ -181,6 +259,7 @@ def scored(problem: Sine, belief: Belief, exact: Array, noise: float) -> tuple[f
         float((belief.variance / exact).min()),
         gap,
         share,
+        *left,
     )
 
 
@@ -199,7 +278,11 @@ def results(*, points: int, targets: int, draws: int, actions: Sequence[int]) ->
                 beliefs = solves.beliefs(m)
                 for place, name in enumerate(METHODS):
                     found[:, row, draw, place, column] = scored(
-                        problem, beliefs[name], solves.exact.variance, prior.noise_number
+                        problem,
+                        beliefs[name],
+                        solves.exact.variance,
+                        prior.noise_number,
+                        solves.progress(beliefs[name]),
                     )
     return xr.Dataset(
         {
@@ -227,6 +310,22 @@ def table(data: xr.Dataset) -> Iterator[Sequence[str]]:
             )
             products = f"{float(each['products'].max()):,.0f}" if name != "exact" else ""
             yield str(d), str(name), *scores, products, f"{float(each['least'].min()):.4f}"
+
+
+def progress_table(data: xr.Dataset) -> Iterator[Sequence[str]]:
+    """Lines of what is left: means over draws of rho, and of the mean's error in the kernel's space."""
+    for d in data["inputs"].values:
+        for name in PROJECTIONS:
+            mean = data.sel(inputs=d, solver=name)[["rho", "rkhs", "rkhs_bound"]].mean("draw")
+            yield (
+                str(d),
+                name,
+                *(
+                    f"{float(mean['rho'][k]):.2g}, {float(mean['rkhs'][k]):.2g}"
+                    for k in range(data.sizes["actions"])
+                ),
+                f"{float((mean['rkhs_bound'] / mean['rho']).isel(actions=0)):.2g}",
+            )
 
 
 def draw(path: Path, data: xr.Dataset, *, points: int) -> None:
@@ -288,6 +387,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "least stated / exact variance",
         ),
         table(data),
+    )
+    print_table(
+        ("d", "method", *(f"m = {m}: rho, of the mean" for m in actions), "bound / rho"),
+        progress_table(data),
     )
     print(f"exact + computational variance differs from the stated one by at most {data['gap'].max():.1e}")
     save(chosen.output / "itergp.zarr", data)

@@ -48,7 +48,32 @@ def test_actions_that_are_calibrated_state_their_errors_and_preconditioned_gradi
     monkeypatch.setattr(actions, "LENGTHSCALES", (0.3,))
     actions.main(["--quick"])
     rows = printed_rows(capsys.readouterr().out)[1:]
-    assert [row[0] for row in rows] == [name for name, _ in actions.SOLVERS]
+    assert [row[0] for row in rows] == list(actions.LINES)
+    actions.main(["--quick", "--only", "by-products", "exact"])
+    rows = printed_rows(capsys.readouterr().out)[1:]
+    assert [row[0] for row in rows] == ["exact", "20, by-products of 50", "20, by-products of 200"]
+
+
+def test_columns_of_the_gram_matrix_and_by_products_are_what_they_are_said_to_be():
+    actions = script("actions")
+    drawn = actions.Drawn.make(0.3, points=60, targets=8, fields=3)
+    errors, variances = drawn.columns(60)  # all of them: the exact posterior
+    exact, exact_variances = drawn.solve(cagp.Cholesky())
+    np.testing.assert_allclose(errors, exact, atol=1e-8)
+    np.testing.assert_allclose(variances, exact_variances, atol=1e-8)
+    errors, variances = drawn.columns(7)
+    chosen = np.random.default_rng(actions.SEED).permutation(60)[:7]
+    S = drawn.gram[:, chosen]
+    V = drawn.prior.kernel(drawn.X_test, drawn.X)
+    C = S @ np.linalg.solve(S.T @ drawn.gram @ S, S.T)
+    np.testing.assert_allclose(errors, V @ C @ drawn.y - drawn.f, atol=1e-8)
+    np.testing.assert_allclose(variances[:, 0], 1.0 - np.einsum("qi,ij,qj->q", V, C, V), atol=1e-8)
+    # all directions leave noise + K G^-1 K, which is G but for less than noise: a few steps are enough
+    errors, variances = drawn.by_products(60, 8)
+    assert errors.shape == variances.shape == (8, 2)
+    np.testing.assert_allclose(errors, exact[:, 1:], atol=1e-3)
+    few, _ = drawn.by_products(1, 8)
+    assert np.abs(few - exact[:, 1:]).max() > 10.0 * np.abs(errors - exact[:, 1:]).max()
 
 
 def test_beliefs_about_a_sine_are_those_of_condition_and_their_variance_has_two_parts():
@@ -81,12 +106,39 @@ def test_beliefs_about_a_sine_are_those_of_condition_and_their_variance_has_two_
         np.testing.assert_array_equal(found[name].mean, found[itergp.RUN].mean)
         assert found[name].computational is None
     for name, belief in found.items():
-        rmse, nll, _, least, gap, share = itergp.scored(problem, belief, solves.exact.variance, 0.01)
-        assert least > 1.0 - 1e-9, name
+        left = solves.progress(belief)
+        rmse, nll, _, least, gap, share, *_ = itergp.scored(
+            problem, belief, solves.exact.variance, 0.01, left
+        )
+        assert (least > 1.0 - 1e-9) == (name != itergp.INDUCING), name  # the variational one is too sure
+        assert np.isfinite(left.rho) == (name in (*itergp.PROJECTIONS, "exact")), name
         assert np.isfinite([rmse, nll]).all()
         if belief.computational is not None:
             assert gap < 1e-9, name
             assert 0.0 <= share < 1.0
+
+
+def test_what_is_left_of_a_solution_bounds_what_is_left_of_the_mean():
+    """Theorem 1 of Wenger et al. (2022), and the bound of conjugate gradients by the condition number."""
+    itergp, noise = script("itergp"), 0.05
+    rng = np.random.default_rng(4)
+    X = rng.uniform(size=(40, 2))
+    K = cagp.Matern32(0.3, 1.4)(X, X)
+    G, b = K + noise * np.eye(40), rng.standard_normal(40)
+    exact, (least, *_, most) = np.linalg.solve(G, b), np.linalg.eigvalsh(K)
+    root = np.sqrt((most + noise) / (least + noise))
+    basis, before = b[:, None], 1.0
+    for i in range(1, 12):
+        solution = basis @ np.linalg.solve(basis.T @ G @ basis, basis.T @ b)
+        left = itergp.progress(G, noise, exact, solution, least=least)
+        assert left.rho == pytest.approx(np.sqrt(1.0 - b @ solution / (b @ exact)), rel=1e-6)
+        error = exact - solution
+        assert left.rkhs == pytest.approx(np.sqrt(error @ K @ error / (exact @ K @ exact)), rel=1e-6)
+        assert left.rkhs <= left.rkhs_bound
+        assert left.rho <= min(before, 2.0 * ((root - 1.0) / (root + 1.0)) ** i)
+        basis, before = np.linalg.qr(np.column_stack([basis, G @ basis[:, -1]]))[0], left.rho
+    nothing = itergp.progress(G, noise, exact, np.zeros(40), least=least)
+    assert nothing[:2] == (1.0, 1.0)
 
 
 def test_time_to_accuracy_scores_what_it_times():
