@@ -23,7 +23,7 @@ PRINTING = ("sample", "limits")
 DRAWING = (
     *("h1_calibration", "actions", "crossings", "time_to_accuracy", "long_lengthscales", "hybrids"),
     *("robustness", "block_sizes", "held_out", "smooth_means", "simulation", "whole_grid", "sample_grid"),
-    "time_by_size",
+    *("time_by_size", "sharp_line"),
     *("fit_size", "fit_density", "sum_kernel", "solvers_compared", "exported_maps", "itergp"),
     *("real_field", "known_scale", "scattered_fits", "learned_on_field", "learned_subspaces"),
     *("neighbour_ratios", "neighbour_calibration", "satellite", "hours"),

@@ -13,7 +13,7 @@ from cagp_dist.calibration.recalibration.sharp import Sharp
 from cagp_dist.calibration.recalibration.stretched import DenseModel
 from cagp_dist.predictive import Gaussian
 
-from .scripts import REPOSITORY, script
+from .scripts import FIGURE_BYTES, REPOSITORY, printed_rows, script
 
 pytestmark = pytest.mark.exhaustive
 
@@ -261,3 +261,18 @@ def test_searches_come_near_the_maximum_and_are_repeatable(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         optimisation.main(["--evaluations", "0"])
     assert "--evaluations is 0; expected at least 1." in capsys.readouterr().err
+
+
+def test_quantiles_on_a_line_are_scored_and_drawn(tmp_path, capsys):
+    """60 calibration values resolve a level of 95 % to 3 %, one standard error; three are let pass."""
+    module = script("sharp_line")
+    module.main(["--quick", "--output", str(tmp_path)])
+    head, *rows = printed_rows(capsys.readouterr().out)
+    assert [row[0] for row in rows] == list(module.METHODS)
+    assert all(len(row) == len(head) for row in rows)
+    inside = {row[0]: float(row[1].split()[0]) for row in rows}
+    assert 85.0 < inside["Kuleshov"] <= 100.0
+    assert 1_000 < (tmp_path / "sharp-line.png").stat().st_size < FIGURE_BYTES
+    cases = module.line(0)
+    assert [len(part) for part in cases.X] == [25, 60, 400]
+    assert (np.diff(cases.X[2][:, 0]) >= 0.0).all()
