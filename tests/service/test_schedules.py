@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -264,9 +265,11 @@ def test_the_image_installs_locked_versions_with_their_digests():
 @pytest.mark.cluster
 @pytest.mark.parametrize(("job", "code"), [(JOB, 0), ("[nothing]\n", 2)])
 def test_the_script_for_pbs_runs_a_job_on_its_own_cluster_and_leaves_nothing(tmp_path, job, code):
-    """As the shell that PBS starts on a node; there is no PBS here."""
+    """As the shell that PBS starts on a node; there is no PBS here. What a killed job left goes, too."""
     (tmp_path / "work").mkdir()
-    (tmp_path / "tmp").mkdir()
+    left = tmp_path / "tmp" / f"cagp-spill-{socket.gethostname().partition('.')[0]}-abcdefgh"
+    left.mkdir(parents=True)
+    os.utime(left, (0, 0))
     (tmp_path / "work" / "job.toml").write_text(job)
     own = {
         "PBS_O_WORKDIR": str(tmp_path / "work"),
