@@ -26,7 +26,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("cagp_dist needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo '$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv  # one of another Python, or of other versions, is of no use
-	@echo "Installing into .venv: 180 MB to download, 0.6 GB on disk; half a minute to a few minutes."
+	@echo "Installing into .venv: 180 MB to download, 0.8 GB on disk; half a minute to a few minutes."
 	$(INSTALL) --requirement requirements.lock
 	$(INSTALL) --no-build-isolation --editable .
 	@$(BIN)/python -m pip check

@@ -90,6 +90,19 @@ TABLE = {
         "python -m pipelines.benchmarks*": BENCHMARK,
         "qsub *": f"needs PBS; the script itself is run by {PBS}",
     },
+    "first-hour": {
+        "make install": "installs from the network",
+        ".venv/bin/cagp example > job.toml": "tests/test_cli.py::test_example_prints_a_job",
+        ".venv/bin/cagp plan job.toml --workers 2": (
+            "tests/test_cli.py::test_plan_says_what_each_of_many_workers_gets"
+        ),
+        "cagp plan job.toml --workers 32": "tests/test_cli.py::test_plan_says_what_each_of_many_workers_gets",
+        "CAGP_VENV=$PWD/.venv CAGP_JOB=job.toml sbatch deploy/slurm/job.sbatch": OF_SLURM,
+        "sbatch --*": FOUR_NODES,
+        "cagp run job.toml*": "tests/cluster/test_compose.py::test_the_default_job_is_done_by_its_services",
+        "docker *": DOCKER,
+        "qsub *": f"needs PBS; the script itself is run by {PBS}",
+    },
     "docker-compose": {"docker *": DOCKER, "CAGP_JOBS=$PWD/myjobs CAGP_JOB=job.toml docker *": DOCKER},
 }
 WORDS = re.compile(r"cagp [a-z]+(?: (?:[A-Z]+|out|--[a-z-]+(?: [A-Z]+| \d+|\.\.\.)?))*")
