@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import cagp_dist.view
 from cagp_dist.store.publish import current_run, make_current, output_lock
 from cagp_dist.store.zarr_arrays import write_group
 from cagp_dist.view import export_page, notebook, serve
@@ -20,6 +21,9 @@ from .chromium import BINARY, MAP, Chromium
 from .viewed_runs import DAYS, publish_viewed
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs Chromium")
+
+VENDORING = Path(cagp_dist.view.__file__).parent / "vendoring"
+AXE = VENDORING / "node_modules" / "axe-core" / "axe.min.js"
 
 RAMP = """import("./colours.js").then(({colourOf, ramp}) => {
   const range = document.getElementById("bar").dataset.range.split(" ").map(Number);
@@ -75,6 +79,12 @@ def chosen(browser):
     return latitude, longitude, dict(pairs)
 
 
+def value_shown(browser):
+    """Value and error bar that the page shows of a place, and the digits behind their points."""
+    text = browser.text("#value")
+    return *numbers(text), len(text.partition(" ")[0].partition(".")[2])
+
+
 def test_a_click_tells_the_value_of_the_store_and_the_series(open_page, world):
     browser = open_page(world)
     run = xr.open_zarr(current_run(world), group="map")
@@ -82,18 +92,27 @@ def test_a_click_tells_the_value_of_the_store_and_the_series(open_page, world):
     latitude, longitude, facts = chosen(browser)
     assert (latitude, longitude) == (25.0, 10.0)
     cell = run.sel(latitude=latitude, longitude=longitude)
-    for time in range(run.sizes["time"]):
+    for time in reversed(range(run.sizes["time"])):  # the newest is shown first
         browser.until(f"document.documentElement.dataset.shown === 'mean {time}'")
         _, _, facts = chosen(browser)
-        mean, std, noisy = (float(cell[f"t2m_{kind}"][time]) for kind in ("mean", "std", "predictive_std"))
-        assert facts["Stored mean"] == f"{mean:.6f} K"
-        value, error = numbers(browser.text("#value"))
-        digits = len(browser.text("#value").partition(" ")[0].partition(".")[2])
+        mean, std, noisy, part = (
+            float(cell[f"t2m_{kind}"][time])
+            for kind in ("mean", "std", "predictive_std", "std_computational")
+        )
+        value, error, digits = value_shown(browser)
         assert (value, error) == (round(mean - 273.15, digits), round(std, digits))
-        ends = [mean - 273.15 - 1.6448536 * noisy, mean - 273.15 + 1.6448536 * noisy]
-        assert numbers(facts["90 % range of an observation"])[-2:] == [round(end, digits) for end in ends]
-        assert numbers(facts["… noise included"]) == [round(noisy, digits)]
-        browser.press("ArrowRight")
+        assert browser.text("#bar-of") == "± one standard deviation of the field"
+        ends = [mean - 273.15 - 1.6448536 * std, mean - 273.15 + 1.6448536 * std]
+        assert list(facts) == [
+            "90 % range of the field",
+            "± from unfinished computation, at most",
+            "± of an observation, noise included",
+        ]
+        (low, high), (unfinished,), (of_observation,) = map(numbers, facts.values())
+        assert [low, high] == [round(end, digits) for end in ends]
+        assert of_observation == round(noisy, digits)
+        assert unfinished == pytest.approx(part, rel=0.05)
+        browser.press("ArrowLeft")
     points = browser.run("document.querySelector('#series .mean').getAttribute('points').split(' ').length")
     assert points == run.sizes["time"]
     assert browser.run("document.querySelector('#series .band').points.length") == 2 * points
@@ -108,16 +127,17 @@ def test_recalibrated_error_bars_are_the_quantiles_of_the_run(open_page, tmp_pat
     browser.click(*place_of(browser, 20.0, 10.0))
     latitude, longitude, facts = chosen(browser)
     run = xr.open_zarr(current_run(tmp_path), group="map" if coarse is None else "map_std")
-    cell = run.sel(latitude=latitude, longitude=longitude).isel(time=0)
+    cell = run.sel(latitude=latitude, longitude=longitude).isel(time=-1)
     ends = [float(cell["t2m_quantile"].sel(quantile_level=level)) - 273.15 for level in (0.05, 0.95)]
     found = numbers(facts["90 % range of an observation"])[-2:]
     np.testing.assert_allclose(found, ends, rtol=0.0, atol=0.051)
     assert ends[1] - ends[0] > 1.0  # which is seen
-    (noisy,) = numbers(facts["Standard deviation, noise included"])
+    assert browser.text("#bar-of") == "± one standard deviation of an observation, noise included"
+    _, noisy, _ = value_shown(browser)
     assert noisy == pytest.approx(float(cell["t2m_predictive_std"]), abs=0.051)
     for layer, end in zip(("lower", "upper"), ends, strict=True):
         browser.run(f"document.querySelector('#layers button[value={layer}]').click()")
-        browser.until(f"document.documentElement.dataset.shown === '{layer} 0'")
+        browser.until(f"document.documentElement.dataset.shown === '{layer} 2'")
         browser.click(*place_of(browser, 20.0, 10.0))
         browser.until("!document.getElementById('readout').hidden")
         assert numbers(browser.text("#readout"))[-1] == pytest.approx(end, abs=0.051)
@@ -146,7 +166,7 @@ def test_every_layer_is_shown_with_its_unit(open_page, world):
     shown = {}
     for layer in browser.run("[...document.querySelectorAll('#layers button')].map(b => b.value)"):
         browser.run(f"document.querySelector('#layers button[value={layer}]').click()")
-        browser.until(f"document.documentElement.dataset.shown === '{layer} 0'")
+        browser.until(f"document.documentElement.dataset.shown === '{layer} 2'")
         shown[layer] = browser.text("#legend-title")
     browser.settle()
     assert list(shown) == ["mean", "std", "computation", "lower", "upper", "width", "errors"]
@@ -154,7 +174,7 @@ def test_every_layer_is_shown_with_its_unit(open_page, world):
     assert {layer for layer, unit in units.items() if unit == "°C]"} == {"mean", "lower", "upper"}
     assert {unit for layer, unit in units.items() if layer not in ("mean", "lower", "upper")} == {"K]"}
     # an observation that was held out
-    posterior = xr.open_zarr(current_run(world), group="posterior").isel(time=0)
+    posterior = xr.open_zarr(current_run(world), group="posterior").isel(time=-1)
     number = int(
         np.argmin(
             np.hypot(posterior.latitude.values - 20.0, (posterior.longitude.values + 180.0) % 360.0 - 180.0)
@@ -164,7 +184,9 @@ def test_every_layer_is_shown_with_its_unit(open_page, world):
     browser.click(*place_of(browser, float(point.latitude), float(point.longitude)))
     browser.until(f"document.getElementById('place').innerText.startsWith('Station {number},')")
     _, _, facts = chosen(browser)
-    assert facts["Stored mean"] == f"{float(point.t2m_mean):.6f} K"
+    value, error, digits = value_shown(browser)
+    assert value == round(float(point.t2m_mean) - 273.15, digits)
+    assert error == round(float(point.t2m_predictive_std), digits), "of an observation, as the one beside it"
     difference = float(point.t2m - point.t2m_mean)
     (said,) = numbers(facts["Observed − predicted"])
     assert said == pytest.approx(difference, abs=0.051)
@@ -283,10 +305,10 @@ def test_it_works_without_a_mouse(open_page, world):
     browser.until("document.getElementById('inspector').hidden")
     browser.run("document.querySelector('#layers [aria-checked=true]').focus()")
     browser.press("ArrowRight")
-    browser.until("document.documentElement.dataset.shown === 'std 0'")
+    browser.until("document.documentElement.dataset.shown === 'std 2'")
     assert browser.run("document.activeElement.value") == "std"
     browser.press("ArrowLeft")
-    browser.until("document.documentElement.dataset.shown === 'mean 0'")
+    browser.until("document.documentElement.dataset.shown === 'mean 2'")
     reached = set()
     for _ in range(25):
         browser.press("Tab")
@@ -307,6 +329,39 @@ def test_it_works_without_a_mouse(open_page, world):
     }
     has_no_name = "each => !each.ariaLabel && !each.innerText && !each.labels.length"
     assert browser.run(f"[...document.querySelectorAll('button, input')].filter({has_no_name}).length") == 0
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not AXE.is_file(), reason=f"needs axe-core: npm ci --ignore-scripts in {VENDORING}")
+@pytest.mark.parametrize("phone", [False, True])
+def test_axe_finds_no_violation(tmp_path, world, phone):
+    """On a desktop and a phone, light and dark, before and after a place is chosen, and on every layer."""
+    size = (390, 844) if phone else (1280, 800)
+    browser = Chromium(tmp_path, size=size, mobile=phone)
+    try:
+        with serve(world) as page:
+            browser.open(page.url)
+            browser.run(f"{AXE.read_text()};0")
+            for theme in ("light", "dark"):
+                browser.run(f"document.documentElement.dataset.theme = {json.dumps(theme)}")
+                browser.run("document.getElementById('close').click()")
+                browser.until("document.getElementById('inspector').hidden")
+                assert violations(browser) == []
+                browser.run("document.getElementById('fold').click()")
+                assert violations(browser) == []
+                browser.run("document.getElementById('fold').click()")
+                browser.click(*(each / 2 for each in size))
+                browser.until("!document.getElementById('inspector').hidden")
+                assert violations(browser) == []
+    finally:
+        browser.close()
+
+
+def violations(browser):
+    """Rules of axe-core that the page breaks, and where."""
+    return browser.run(
+        "axe.run().then(found => found.violations.map(({id, nodes}) => [id, nodes.map(each => each.html)]))"
+    )
 
 
 @pytest.mark.exhaustive
@@ -334,14 +389,14 @@ def test_a_run_without_map_says_so_and_shows_points(open_page, tmp_path):
     publish_viewed(tmp_path, np.arange(0.0, 41.0), np.arange(0.0, 41.0), times=DAYS[:2], with_map=False)
     browser = open_page(tmp_path)
     assert "no map" in browser.text("#note")
-    posterior = xr.open_zarr(current_run(tmp_path), group="posterior").isel(time=0)
+    posterior = xr.open_zarr(current_run(tmp_path), group="posterior").isel(time=-1)
     point = posterior.isel(point=7)
     browser.click(*place_of(browser, float(point.latitude), float(point.longitude)))
     browser.until("!document.getElementById('inspector').hidden")
     assert browser.text("#place").startswith("Station ")
     number = int(re.search(r"\d+", browser.text("#place"))[0])
-    stored = float(posterior.t2m_mean[number])
-    assert chosen(browser)[2]["Stored mean"] == f"{stored:.6f} K"
+    value, _, digits = value_shown(browser)
+    assert value == round(float(posterior.t2m_mean[number]) - 273.15, digits)
 
 
 @pytest.mark.exhaustive
@@ -360,9 +415,11 @@ def test_the_export_works_from_a_folder_of_any_server(browser, tmp_path, world):
         where = f"http://127.0.0.1:{server.server_port}/some/maps/"
         browser.open(f"{where}#at=25,10")
         stored = float(
-            xr.open_zarr(current_run(world), group="map").t2m_mean.sel(latitude=25.0, longitude=10.0)[0]
+            xr.open_zarr(current_run(world), group="map").t2m_mean.sel(latitude=25.0, longitude=10.0)[-1]
         )
-        assert chosen(browser)[2]["Stored mean"] == f"{stored:.6f} K"
+        chosen(browser)
+        value, _, digits = value_shown(browser)
+        assert value == round(stored - 273.15, digits)
         server.shutdown()
     assert browser.console == []
     assert {url.startswith(where) for url in browser.requests if not url.startswith(("data:", "blob:"))} == {
@@ -406,6 +463,6 @@ def test_a_result_in_memory_is_shown_without_a_date_where_it_has_none(open_page)
     browser = open_page(Path(notebook._open[-1][1].name) / "result.zarr")
     assert browser.text("#stamp") == ""
     browser.click(*place_of(browser, 50.2, 14.8))
-    latitude, longitude, facts = chosen(browser)
-    assert (latitude, longitude, facts["Stored mean"]) == (50.0, 15.0, "51.500000 degC")
+    assert chosen(browser)[:2] == (50.0, 15.0)
+    assert browser.text("#value").startswith("51.5 ±")
     notebook._close()

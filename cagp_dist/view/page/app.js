@@ -3,12 +3,13 @@ import { baseMap, collection, drawCoast, dress, feature } from "./base-map.js";
 import { colourOf, digitsFor, gradient, limits, ramp, ticks, written } from "./colours.js";
 import { FieldLayer } from "./field-layer.js";
 import { layersOf } from "./layers.js";
-import { openRun, rangeAt, readSeries } from "./run.js";
+import { isOfObservation, openRun, rangeAt, readSeries } from "./run.js";
 import { drawSeries } from "./series.js";
 
 const CELSIUS = -273.15;
 const SECONDS_BETWEEN_LOOKS = 60;
 const MILLISECONDS_BETWEEN_DRAWINGS = 150;
+const NARROW = 720; // pixels, as in style.css
 const $ = id => document.getElementById(id);
 
 const state = { layer: null, time: 0, chosen: null, dots: false, globe: false };
@@ -31,8 +32,7 @@ const withUnit = (text, absolute) => `${text} ${unitOf(absolute)}`.trim();
 function stampOf(k) {
   if (run.attrs.undated) return "";
   const text = new Date(run.times[k]).toISOString();
-  const days = run.times.every(each => each % 864e5 === run.times[0] % 864e5);
-  return days && run.times.length > 1 && run.times[0] % 864e5 === 0
+  return run.times.every(each => each % 864e5 === 0)
     ? text.slice(0, 10)
     : `${text.slice(0, 10)} ${text.slice(11, 16)} UTC`;
 }
@@ -45,6 +45,10 @@ function placeText(latitude, longitude) {
       .replace(/\.?0+$/, "")}° ${value < 0 ? negative : positive}`;
   return `${degrees(latitude, "NS")}, ${degrees(x, "EW")}`;
 }
+
+// What an error bar or a range of a group is of.
+const ofWhat = group =>
+  isOfObservation(run, group) ? "an observation" : run.ofCells ? "the mean over the cell" : "the field";
 
 // --- drawing
 
@@ -216,10 +220,9 @@ function describe() {
   document.documentElement.dataset.shown = `${shown.layer.id} ${state.time}`;
 }
 
-// The chunks of the next time are read while this one is looked at.
+// The chunks of the next time, or of the first one after the last, are read while this one is looked at.
 function ahead() {
-  const next = state.time + 1;
-  if (next < run.times.length) shown.layer.read(next).catch(() => {});
+  if (run.times.length > 1) shown.layer.read((state.time + 1) % run.times.length).catch(() => {});
 }
 
 // --- the value at a place
@@ -256,7 +259,15 @@ function choose(latitude, longitude, dot = null) {
       ? run.grids[run.errors].nearest(state.chosen.latitude, state.chosen.longitude)
       : state.chosen.place;
   }
-  inspect().then(describe).catch(fail);
+  inspect().then(describe).then(uncover).catch(fail);
+}
+
+// On a phone the place that was chosen is moved out from under its value.
+function uncover() {
+  if (!state.chosen || innerWidth > NARROW) return;
+  const { y } = map.project([state.chosen.longitude, state.chosen.latitude]);
+  const [above, below] = [$("panel").getBoundingClientRect().bottom, $("inspector").getBoundingClientRect().top];
+  if (y < above + 24 || y > below - 24) map.panBy([0, y - (above + below) / 2]);
 }
 
 async function inspect() {
@@ -268,7 +279,8 @@ async function inspect() {
   if (turn !== wanted || chosen !== state.chosen) return;
   $("place").textContent =
     `${chosen.name ? `${chosen.name}, ` : ""}${placeText(chosen.latitude, chosen.longitude)}`;
-  const bar = run.ofObservation ? facts.noisy : (facts.std ?? facts.noisy);
+  const ofObservation = isOfObservation(run, chosen.errors);
+  const bar = ofObservation ? facts.noisy : facts.std;
   const digits = digitsFor(bar);
   const main = written(facts.mean + (run.isTemperature ? CELSIUS : 0), digits);
   const missing = !Number.isFinite(facts.mean);
@@ -278,8 +290,10 @@ async function inspect() {
       ? []
       : [small(`${Number.isFinite(bar) ? ` ± ${written(bar, digits)}` : ""} ${unitOf(true)}`)]),
   );
+  $("bar-of").hidden = missing || !Number.isFinite(bar);
+  $("bar-of").textContent = `± one standard deviation of ${ofWhat(chosen.errors)}${ofObservation ? ", noise included" : ""}`;
   $("facts").replaceChildren(
-    ...(missing ? [] : factLines(facts, digits)).flatMap(([term, text]) => [
+    ...(missing ? [] : factLines(facts, digits, chosen.errors)).flatMap(([term, text]) => [
       Object.assign(document.createElement("dt"), { textContent: term }),
       Object.assign(document.createElement("dd"), { textContent: text }),
     ]),
@@ -308,36 +322,32 @@ async function factsAt(chosen) {
   return { mean: mean ?? observed, predicted: mean !== undefined, std, noisy, part, observed, range };
 }
 
-function factLines({ mean, predicted, std, noisy, part, observed, range }, digits) {
+// What stands below the value and its error bar: the range of the same, and the other error bar.
+function factLines({ mean, predicted, std, noisy, part, observed, range }, digits, group) {
+  const [of, ofObservation] = [ofWhat(group), isOfObservation(run, group)];
   const shift = run.isTemperature ? CELSIUS : 0;
+  if (!predicted) return [["An observation that was used", ""]];
   const lines = [];
   if (range)
     lines.push([
-      `90 % range${noisy === undefined ? "" : " of an observation"}`,
+      `90 % range of ${of}`,
       withUnit(`${written(range[0] + shift, digits)} to ${written(range[1] + shift, digits)}`, true),
     ]);
-  const bars = run.ofObservation
-    ? [
-        ["Standard deviation, noise included", noisy],
-        ["… of the field", std],
-      ]
-    : [
-        ["Standard deviation", std],
-        ["… noise included", noisy],
-      ];
-  for (const [term, bar] of bars)
-    if (bar !== undefined) lines.push([term, withUnit(written(bar, digits), false)]);
-  if (part !== undefined)
-    lines.push([
-      "… from unfinished computation, at most",
-      withUnit(written(part, Math.max(digits, digitsFor(part))), false),
+  const [other, what] = ofObservation ? [std, "the field"] : [noisy, "an observation, noise included"];
+  const bars = other === undefined ? [] : [[`± of ${what}`, withUnit(written(other, digits), false)]];
+  if (part > 0) {
+    const most = Math.min(part, std ?? part); // a bound, which may be above what it is a part of
+    bars.splice(ofObservation ? bars.length : 0, 0, [
+      "± from unfinished computation, at most",
+      withUnit(written(most, Math.max(digits, digitsFor(most))), false),
     ]);
-  if (observed !== undefined && predicted) {
+  }
+  lines.push(...bars);
+  if (observed !== undefined) {
     lines.push(["Observed, held out", withUnit(written(observed + shift, digits), true)]);
     if (Number.isFinite(observed))
       lines.push(["Observed − predicted", withUnit(written(observed - mean, digits), false)]);
   }
-  lines.push([predicted ? "Stored mean" : "Observed, used", `${written(mean, 6)} ${run.units}`.trim()]);
   return lines;
 }
 
@@ -367,7 +377,7 @@ function drawSeriesOf(chosen) {
     choose: goTo,
   });
   $("series").querySelector("figcaption").textContent =
-    `Mean and 90 % range${unitOf(true) ? `, ${unitOf(true)}` : ""}${chosen.kind === "heldOut" ? "; circles: observed" : ""}`;
+    `Mean and 90 % range of ${ofWhat(chosen.errors)}${unitOf(true) ? `, ${unitOf(true)}` : ""}${chosen.kind === "heldOut" ? "; circles: observed" : ""}`;
 }
 
 function outline(chosen) {
@@ -411,7 +421,7 @@ function hover({ lngLat }) {
 // --- view
 
 function home(animate = true) {
-  const narrow = innerWidth <= 720;
+  const narrow = innerWidth <= NARROW;
   const padding = narrow
     ? { left: 10, right: 10, top: 150, bottom: 90 }
     : { left: 345, right: 20, top: 20, bottom: run.times.length > 1 ? 90 : 40 };
@@ -650,7 +660,7 @@ function fromAddress() {
   const stated = new URLSearchParams(location.hash.slice(1));
   state.layer = layerNamed(stated.get("layer")).id;
   const time = run.times.indexOf(Date.parse(`${stated.get("time")}Z`));
-  if (time >= 0) state.time = time;
+  state.time = time >= 0 ? time : run.times.length - 1; // else the newest
   const [latitude, longitude] = (stated.get("at") ?? "").split(",").map(Number);
   return stated.has("at") && Number.isFinite(latitude) && Number.isFinite(longitude)
     ? [latitude, longitude]

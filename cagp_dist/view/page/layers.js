@@ -9,17 +9,13 @@ export async function layersOf(run) {
     group: where,
     read: time => arrays.plane(where, `${variable}_${name}`, time),
   });
-  // of an exact solve there is none; several times may differ
-  const unfinished =
-    has("std_computational") &&
-    (run.times.length > 1 ||
-      (await arrays.plane(group, `${variable}_std_computational`, 0)).some(each => each > 0));
+  const unfinished = has("std_computational") && (await isUnfinished(run, group));
   const noisy = (await rangeOf(run, group)).noisy;
   const said = run.ofCells
     ? "of the mean over the cell"
     : noisy
-      ? "for an observation, noise included"
-      : "for the field itself";
+      ? "of an observation, noise included"
+      : "of the field itself";
   const end = k => ({ group, read: async time => (await rangePlanes(run, group, time))[k] });
   const found = [
     {
@@ -38,8 +34,8 @@ export async function layersOf(run) {
         label: "Standard deviation",
         title: "standard deviation",
         note: run.ofObservation
-          ? "Of an observation, noise included."
-          : "Of the field itself, without the noise of an observation.",
+          ? "One standard deviation of an observation, noise included."
+          : "One standard deviation of the field itself, without the noise of an observation.",
         colours: "viridis",
         group,
         read: time => arrays.plane(group, run.errorBar, time),
@@ -105,6 +101,14 @@ export async function layersOf(run) {
   }
   if (!map) for (const each of found) each.points = true;
   return found;
+}
+
+// Whether the solve left anything to compute: of an exact one there is nothing. Asked where values are few.
+async function isUnfinished({ arrays, variable, times }, group) {
+  const name = `${variable}_std_computational`;
+  const where = arrays.has("posterior", name) ? "posterior" : group;
+  const planes = [...new Set([0, times.length - 1])].map(time => arrays.plane(where, name, time));
+  return (await Promise.all(planes)).some(values => values.some(each => each > 0));
 }
 
 async function differences({ arrays, variable }, time) {

@@ -286,10 +286,8 @@ export async function openRun(address, contents) {
     );
     grids[group] = new Grid(latitude, longitude);
   }
-  // where quantiles are published, the error bars that were verified are those of an observation
   const group = errors ?? "posterior";
-  const ofObservation =
-    arrays.has(group, `${variable}_quantile`) && arrays.has(group, `${variable}_predictive_std`);
+  const ofObservation = isOfObservation({ arrays, variable }, group);
   const errorBar = `${variable}_${ofObservation ? "predictive_std" : "std"}`;
   const units = field.attrs.units ?? "";
   const longName = String(field.attrs.long_name ?? variable).replace(/^posterior mean of /, "");
@@ -356,11 +354,17 @@ async function readPoints(arrays, contents, variable) {
   return found;
 }
 
+// Whether error bars and ranges of a group are those of an observation, or of the field without its noise. They are
+// where quantiles are published, which were verified, and at places where something was observed.
+export const isOfObservation = ({ arrays, variable }, group) =>
+  arrays.has(group, `${variable}_predictive_std`) &&
+  (group === "posterior" || arrays.has(group, `${variable}_quantile`));
+
 // How the lower and the upper end of the central 90 % range are read from a group.
 export async function rangeOf(run, group) {
   const { arrays, variable } = run;
   const quantiles = `${variable}_quantile`;
-  const noisy = arrays.has(group, `${variable}_predictive_std`); // else the range is that of the field
+  const noisy = isOfObservation(run, group);
   if (arrays.has(group, quantiles)) {
     const levels = Array.from(await arrays.all(group, "quantile_level"));
     const [low, high] = [0.05, 0.95].map(level => levels.findIndex(each => Math.abs(each - level) < 1e-9));
