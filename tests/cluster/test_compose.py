@@ -280,12 +280,13 @@ class _Container:
         self._restarts = service["restart"] == "unless-stopped"
         self._log = folder / f"{port}.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._stopping = threading.Event()
+        self._started, self._stopping = threading.Event(), threading.Event()
         self._keeper = threading.Thread(target=self._keep)
         self.starts = 0
 
     def __enter__(self) -> Self:
         self._keeper.start()
+        assert self._started.wait(60.0)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -305,6 +306,7 @@ class _Container:
                     self._command, cwd=self._folder, env=self._environment, stdout=log, stderr=log
                 )
             self.starts += 1
+            self._started.set()
             self._process.wait()
             if not self._restarts:
                 return
