@@ -11,20 +11,31 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
-from cagp_dist.cartography.colour_scale import ERROR_BARS, scale_of
+from cagp_dist.cartography.colour_scale import scale_of
 from cagp_dist.cartography.frame import Frame, PlaneFrame
 from cagp_dist.cartography.raster import resample
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal, located
-from cagp_dist.kriging.drawn_maps import LETTERS_PER_INCH, Axes2D, frame_around, grid_values, one_field
+from cagp_dist.kriging.drawn_maps import (
+    LETTERS_PER_INCH,
+    Axes2D,
+    draw_observed,
+    frame_around,
+    grid_values,
+    one_field,
+)
 from cagp_dist.kriging.plots import Plots, biases_of, check_there
 from cagp_dist.kriging.result_distribution import Of, distribution_of
+from cagp_dist.kriging.result_model import observed_beside
 from cagp_dist.pages import templates
 from cagp_dist.space import Plane
 from cagp_dist.store.geotiff import write_geotiff
 
 if TYPE_CHECKING:
     from IPython.display import IFrame
+
+    from cagp_dist.fields.observed_objects import Source
+    from cagp_dist.kriging.kriging_model import Kriging
 
 ANIMATED_DPI = 150
 
@@ -134,42 +145,71 @@ class Maps:
         shown: IFrame = import_module("cagp_dist.view.notebook").explore_result(self._dataset, height=height)
         return shown
 
-    def animate(self, path: str | os.PathLike[str], variable: str = "mean") -> Path:
-        """Write a page on which a browser plays the maps of all times, in the same colours.
+    def animate(
+        self,
+        path: str | os.PathLike[str],
+        variable: str | Sequence[str] = "mean",
+        *,
+        observations: "Source | Kriging | None" = None,
+    ) -> Path:
+        """Write a page on which a browser plays the maps of all times, in the same colours, or steps on.
 
-        The page stands alone, some 20 kB for each time. Without scripts it shows the first time.
+        Of several variables, such as ``["mean", "std"]``, the maps move together. ``observations`` are as for
+        `Plots`: each map shows those of its time. The page stands alone, some 20 kB for each map. Without
+        scripts it shows the first time.
         """
         import matplotlib.pyplot as plt
 
-        figure = self.plot([variable], field=0)
-        where, values = located(self._dataset), self._dataset[variable]
-        times = [dim for dim in values.dims if str(dim) not in where.dims]
-        if len(times) != 1:
+        names = [variable] if isinstance(variable, str) else list(variable)
+        figure = self.plot(names, field=0)
+        where = located(self._dataset)
+        every = [self._dataset[name] for name in names]
+        times = [[dim for dim in values.dims if str(dim) not in where.dims] for values in every]
+        if any(own != times[0] or len(own) != 1 for own in times):
             plt.close(figure)
+            dims = "; ".join(f"{values.name!r}: {', '.join(map(str, values.dims))}" for values in every)
             raise ArgumentError(
-                f"{variable!r} has the dimensions {', '.join(map(str, values.dims))}; expected one beside "
-                "those of the places, such as time. Choose of the others first: dataset.isel(sample=0).",
+                f"the dimensions are {dims}; expected one beside those of the places, such as time, which is "
+                "the same for all. Choose of the others first: dataset.isel(sample=0).",
                 key="several-dimensions",
             )
-        panel, title = figure.axes[0], str(values.attrs.get("long_name", variable))
-        panel.set_title(fill(title, round(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=9, loc="left")
-        shown = panel.images[0] if panel.images else panel.collections[-1]
-        scale = scale_of(np.ravel(values.values).astype(np.float64), colours=ERROR_BARS)
-        shown.set_clim(scale.low, scale.high)
+        observed = None if observations is None else observed_beside(observations, every[0], self._dataset)
+        titles = [str(values.attrs.get("long_name", values.name)) for values in every]
+        moving = []
+        for panel, values, title in zip(
+            figure.axes, every, titles, strict=False
+        ):  # then those of colour bars
+            place = panel.get_subplotspec()
+            across = 1 if place is None else place.get_gridspec().ncols
+            letters = round(LETTERS_PER_INCH * figure.get_figwidth() / across)
+            panel.set_title(fill(title, letters), fontsize=9, loc="left")
+            shown = panel.images[0] if panel.images else panel.collections[-1]
+            colours = str(shown.get_cmap().name)
+            scale = scale_of(np.ravel(values.values).astype(np.float64), colours=colours)
+            shown.set_clim(scale.low, scale.high)
+            moving.append((panel, values, shown, scale))
         figure.set_dpi(ANIMATED_DPI)
         frame, width, frames = frame_around(where), round(ANIMATED_DPI * figure.get_figwidth()), []
-        for field in range(values.sizes[times[0]]):
-            one, stamp = one_field(values, where, field)
-            shown.set_array(_coloured(one, where, frame, width=width))
+        for field in range(every[0].sizes[times[0][0]]):
+            drawn = []
+            for panel, values, shown, scale in moving:
+                one, stamp = one_field(values, where, field)
+                shown.set_array(_coloured(one, where, frame, width=width))
+                if observed is not None:
+                    there = len(panel.collections)
+                    draw_observed(panel, frame, observed, values, where, field, scale)
+                    drawn += panel.collections[there:]
             figure.canvas.draw()
             figure.set_layout_engine("none")  # all lie as the first does
             pixels = np.asarray(figure.canvas.buffer_rgba())  # type: ignore[attr-defined]
             frames.append({"stamp": stamp, "picture": templates.picture_address(pixels)})
+            for dots in drawn:
+                dots.remove()
         plt.close(figure)
         page = templates.fill(
             "frames",
             scripts=("player.js", "frames.js"),
-            title=title,
+            title=", ".join(titles),
             frames=frames,
             width=round(100 * figure.get_figwidth()),
             height=round(100 * figure.get_figheight()),

@@ -76,7 +76,7 @@ def maps_of(
                     borders(panel, frame)
                 heading = stamp if len(fields) > 1 else ", ".join(filter(None, [label, stamp]))
                 if observed is not None:
-                    heading += _draw_observed(panel, frame, observed, dataset[name], where, field, scale)
+                    heading += draw_observed(panel, frame, observed, dataset[name], where, field, scale)
                 panel.set_title(fill(heading, round(LETTERS_PER_INCH * width)), fontsize=9, loc="left")
             if name == "mean" and "anisotropy_ratio" in dataset.attrs:
                 for ratio, azimuth in _ellipses(dataset):
@@ -192,7 +192,7 @@ def _draw_plane(
     return shown
 
 
-def _draw_observed(
+def draw_observed(
     panel: "Axes",
     frame: Frame | PlaneFrame,
     observed: ObservedObject,
@@ -315,9 +315,9 @@ def one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.D
 
 
 def stamp_of(axis: xr.DataArray, at: int) -> str:
-    """Write an entry of a coordinate; of several times that are all of midnight, the day."""
+    """Write an entry of a coordinate; of times that are all of midnight, the day."""
     moment = axis.values[at]
     if axis.dtype.kind != "M":
         return f"{axis.name} {moment}"
-    are_days = axis.size > 1 and bool((axis.values == axis.values.astype("datetime64[D]")).all())
+    are_days = bool((axis.values == axis.values.astype("datetime64[D]")).all())
     return str(np.datetime_as_string(moment, unit="D" if are_days else "m")).replace("T", " ")

@@ -147,7 +147,7 @@ def draw_biases(run: PublishedRun) -> Drawing:
     ]
     shown = min(len(names), MOST_NAMES)
     which = f"the largest {shown} of {len(names)}" if shown < len(names) else f"{len(names)} groups"
-    which += f", {when(run.times[0])}" if len(run.times) > 1 else ""
+    which += f", {when(run.times[0], run.times)}" if len(run.times) > 1 else ""
     longest = max(map(len, names))
     figure, axes = chart(
         "Errors that observations share",

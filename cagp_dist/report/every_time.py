@@ -119,7 +119,7 @@ def _width(run: PublishedRun) -> int:
 
 def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, ColourScale]) -> Gallery:
     """Buttons with the map and the scores of every time, and what the script of the page needs."""
-    stamps = [when(time) for time in run.times]
+    stamps = [when(time, run.times) for time in run.times]
     drawn = {
         name: [_picture(one, scales[name]) for one in rasters]
         for name, rasters in every.pictures.items()

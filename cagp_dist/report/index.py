@@ -80,7 +80,7 @@ def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, ColourSca
     """Everything about one run; the whole card leads to its report, if that was written."""
     if run.fault:
         return Card(run.key, fault=run.fault)
-    date = when(run.times[0]) if run.times.size else run.key
+    date = when(run.times[0], run.times) if run.times.size else run.key
     more = f" and {run.times.size - 1} more" if run.times.size > 1 else ""
     points = "" if run.observations is None else f"{counted(run.observations, 'point')}, "
     return Card(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.cartography.basemap import dots, empty_map, shade
+from cagp_dist.cartography.basemap import dots, empty_map, marks, shade
 from cagp_dist.cartography.chart_style import MUTED, PANEL
 from cagp_dist.cartography.colour_scale import DIFFERENCES, ERROR_BARS, FIELD, ColourScale, scale_of
 from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells, frame_of_plane
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ERRORS = ("std", "computational")  # Maps of error bars, which may be the same at all times
 
+MOST_MARKED = 2_000  # observations on the map of error bars; more hide it
 ZERO_CELSIUS_KELVIN = 273.15
 TALLEST_MAP_INCHES = 4.3
 # Room around the map, inches: labels of the parallels, edge, headline, colour bar
@@ -60,7 +61,7 @@ def draw_maps(
     ``scales`` are those of all times; ``varying`` says which error bars are not one map for all of these.
     """
     points, grid, frame = run.points, run.grid, map_frame(run)
-    stamp = f"{when(run.times[0])}{at_depth(run)}"
+    stamp = f"{when(run.times[0], run.times)}{at_depth(run)}"
     where = "at the test points" if not grid else "means over cells" if grid.of_cells else "on the map grid"
     mean, std = (grid.mean, grid.std) if grid else (points.mean[0], points.std[0])
     unfinished = grid.computational_std if grid else points.computational_std
@@ -73,11 +74,15 @@ def draw_maps(
     known = {"mean": mean, "std": std, "residual": residual}
     chosen = scales or map_scales(run, known if here is None else known | {"computational": here})
 
+    used = _marked(run, frame, std_varies="std" in varying)
+
     def drawn(
         name: str, values: Array, heading: str, subtitle: str, said: str, on: MeanMap | None, at: TestPoints
     ) -> Drawing:
         figure, axes, rim = _blank(frame, heading, subtitle)
         shown = _field(axes, frame, rim, at, on, values, chosen[name])
+        if name == "std" and used is not None:
+            marks(axes, frame, *used)
         celsius = name == "mean" and variable.is_temperature
         _colour_bar(figure, shown, chosen[name], kelvin_above=celsius)
         return Drawing(name, figure, said)
@@ -101,7 +106,7 @@ def draw_maps(
             "std",
             std,
             "Error bar: posterior standard deviation",
-            f"{std_stamp}, {where}",
+            f"{std_stamp}, {where}" + "; points: observations" * (used is not None),
             f"Map of the posterior standard deviation, {std_stamp}: {value_range(std, variable.units, 2)}.",
             grid,
             points,
@@ -116,7 +121,7 @@ def draw_maps(
         subtitle = f"{unfinished_stamp}, {where}, at most"
         drawings.append(drawn("computational", here, heading, subtitle, said, grid, points))
     drawings += _scale_map(run, frame, stamp)
-    stamp = when(run.times[0])  # of all depths
+    stamp = when(run.times[0], run.times)  # of all depths
     subtitle = f"{stamp}, at {residual.size:,} test points the solver did not see"
     said = (
         f"Map of observed minus predicted {noun} at the test points, {stamp}: "
@@ -153,6 +158,14 @@ def _scale_map(run: PublishedRun, frame: Frame | PlaneFrame, stamp: str) -> list
     low, high = float(np.nanmin(factor)), float(np.nanmax(factor))
     said = f"Map of the local scale of the error bars, {stamp}: {low:.2g} to {high:.2g} times."
     return [Drawing("scale", figure, said)]
+
+
+def _marked(run: PublishedRun, frame: Frame | PlaneFrame, *, std_varies: bool) -> tuple[Array, Array] | None:
+    """Longitudes and latitudes of observations that the map of error bars shows; those of all its times."""
+    if run.grid is None or run.used is None or (std_varies and len(run.times) > 1):
+        return None
+    held = frame.holds(*run.used)
+    return (run.used[0][held], run.used[1][held]) if 0 < held.sum() <= MOST_MARKED else None
 
 
 def value_range(values: Array, units: str, digits: int) -> str:

@@ -328,7 +328,7 @@ def _several(run: PublishedRun) -> dict[str, object]:
     apart = "separately" if patterns is None else f"separately, in {patterns:,} solves"
     rows, which = tables.time_rows(tables.by_time(run))
     return {
-        "shown": f"The maps show the first of {len(run.times)} times, {when(run.times[0])}.",
+        "shown": f"The maps show the first of {len(run.times)} times, {when(run.times[0], run.times)}.",
         "pooled": f"Not every place was observed at every time, and times with different gaps were solved "
         f"{apart}; scores and PIT pool all of them."
         if _has_gaps(run)

@@ -225,6 +225,7 @@ class PublishedRun:
     simulation: Simulation | None = None
     regions: Regions | None = None
     biases: Biases | None = None
+    used: tuple[Array, Array] | None = None  # longitudes and latitudes (n,) observed at the first time
     space: Space = SPHERE
     both_recalibrated: bool = (
         False  # the field's error bars as those of observations; not in earlier versions
@@ -309,6 +310,7 @@ def read_run(path: Path, variable_name: str | None = None, *, depth: int = 0) ->
         places=optional("targets", _places_of, time=0),
         simulation=optional("simulation", _simulation_of),
         regions=optional("regions", _regions_of),
+        used=optional("observations", _used_of, time=0),
         biases=optional(of_another(BIASES, variable.name) if beside else BIASES, _biases_of),
         space=space,
     )
@@ -413,6 +415,13 @@ def _regions_of(group: OpenGroup) -> Regions:
 def _biases_of(group: OpenGroup) -> Biases:
     """Read errors that observations share."""
     return Biases(group.texts(GROUP), group.texts(BIAS_BY), group.values("bias"), group.values("bias_std"))
+
+
+def _used_of(group: OpenGroup) -> tuple[Array, Array]:
+    """Read where something was observed."""
+    longitude, latitude = _where(group)
+    there = np.isfinite(next(group.of("")))
+    return longitude[there], latitude[there]
 
 
 def _mean_of(group: OpenGroup) -> MeanMap:

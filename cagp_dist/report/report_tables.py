@@ -184,14 +184,14 @@ def time_rows(scored: ByTime) -> tuple[list[Row], str]:
         which = f"The {MOST_TIMES} of {count} times with the largest errors"
     rows: list[Row] = [
         (
-            when(scored.times[index]),
+            when(scored.times[index], scored.times),
             amount(scored.rmse[index], scored.units),
             f"{scored.nll[index]:.3f}",
             amount(scored.crps[index], scored.units),
             percent(float(scored.coverage[index])),
         )
         if np.isfinite(scored.rmse[index])
-        else (when(scored.times[index]), UNSCORED, "", "", "")
+        else (when(scored.times[index], scored.times), UNSCORED, "", "", "")
         for index in chosen
     ]
     return rows, which
@@ -214,7 +214,7 @@ def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
         spread = f"{'' if run.transformed else '±'}{std:.{digits}f}{unit}"
         rows.append((name, *where, f"{places.mean[index]:.{digits}f}{unit}", spread))
     which = f"The first {MOST_PLACES} of {count:,} places" if count > MOST_PLACES else "Places of the table"
-    return rows, f"{which}, {when(run.times[0])}; all are in group targets of the run"
+    return rows, f"{which}, {when(run.times[0], run.times)}; all are in group targets of the run"
 
 
 def region_rows(run: PublishedRun) -> tuple[list[Row], str]:
@@ -231,7 +231,8 @@ def region_rows(run: PublishedRun) -> tuple[list[Row], str]:
             part = f"{unfinished:.{decimals(unfinished)}f}{unit}" if unfinished > 0.0 else "none"
         mean = f"{regions.mean[0, index]:.{digits}f}{unit}"
         rows.append((name, regions.definitions[index], mean, f"±{std:.{digits}f}{unit}", part))
-    which = f"Area-weighted means over regions, {when(run.times[0])}; all are in group regions of the run"
+    stamp = when(run.times[0], run.times)
+    which = f"Area-weighted means over regions, {stamp}; all are in group regions of the run"
     return rows, which
 
 

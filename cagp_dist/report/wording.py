@@ -68,22 +68,23 @@ def at_depth(run: "PublishedRun") -> str:
     return f", at a depth of {run.depths[run.depth]}" if run.depths else ""
 
 
-def when(time: np.datetime64) -> str:
-    """``27 April 2017, 12:00 UTC``; of a run without time that it has none."""
+def when(time: np.datetime64, among: NDArray[np.datetime64]) -> str:
+    """``27 April 2017, 12:00 UTC``; the day where all times of a run are midnight; that it has none."""
     if np.isnat(time):
         return "without time"
     date, clock = str(time.astype("datetime64[m]")).split("T")
     year, month, day = date.split("-")
-    return f"{int(day)} {MONTHS[int(month) - 1]} {year}, {clock} UTC"
+    are_days = bool((among == among.astype("datetime64[D]")).all())
+    return f"{int(day)} {MONTHS[int(month) - 1]} {year}" + f", {clock} UTC" * (not are_days)
 
 
 def when_all(times: NDArray[np.datetime64]) -> str:
     """One time as it is; several as their number, first and last, the date once if it is one day."""
-    first, last = when(times.min()), when(times.max())
+    first, last = when(times.min(), times), when(times.max(), times)
     if len(times) == 1:
         return first
-    day, clock = last.split(", ")
-    last = clock if first.startswith(f"{day},") else last
+    day, _, clock = last.partition(", ")
+    last = clock if clock and first.startswith(f"{day},") else last
     return f"{first.removesuffix(' UTC')} to {last} ({len(times)} times)"
 
 

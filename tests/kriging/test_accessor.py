@@ -98,6 +98,27 @@ def test_one_of_several_times_is_drawn_and_named():
     assert refused.value.key == "absent-variable"
 
 
+def test_maps_of_an_animation_move_together_with_the_observations_of_their_time(tmp_path):
+    """One value was observed, at the second of three equal times: its maps differ, and both of them do."""
+    field = plane(np.arange(0.0, 5.0), np.arange(0.0, 5.0))
+    moments = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[ns]")
+    days = xr.concat([field, field, field], dim="time").assign_coords(time=moments)
+    days["std"] = days["mean"] + 1.0
+    values = np.full((3, 5, 5), np.nan)
+    values[1, 2, 2] = 100.0
+    seen = days["mean"].copy(data=values)
+    text = days.cagp.animate(tmp_path / "days.html", ["mean", "std"], observations=seen).read_text()
+    found = json.loads(re.search(r'id="frames-data">(.*?)</script>', text)[1])
+    first, second, third = (decoded(frame["picture"]).astype(float) for frame in found)
+    np.testing.assert_array_equal(first, third)
+    differs = (np.abs(second - first).max(axis=2) > 20.0).any(axis=0)
+    left, right = np.array_split(differs, 2)
+    assert left.any()
+    assert right.any()
+    assert differs.mean() < 0.05
+    assert plt.get_fignums() == []
+
+
 def test_all_times_are_frames_of_a_page_in_the_same_colours(tmp_path):
     """The same field three times, the second of them higher: the pictures of the others are the same."""
     field = plane(np.arange(0.0, 5.0), np.arange(0.0, 5.0))

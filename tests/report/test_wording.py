@@ -23,9 +23,20 @@ def times(*stamps: str) -> np.ndarray:
     return np.array(stamps, dtype="datetime64[s]")
 
 
-def test_times_are_spelled_out_without_the_locale() -> None:
-    assert when(np.datetime64("2017-04-27T12:00:00", "s")) == "27 April 2017, 12:00 UTC"
-    assert when(np.datetime64("1999-12-01T06:30:00.000000000", "ns")) == "1 December 1999, 06:30 UTC"
+@pytest.mark.parametrize(
+    ("stamps", "text"),
+    [
+        (["2017-04-27T12:00"], "27 April 2017, 12:00 UTC"),
+        (["1999-12-01T06:30"], "1 December 1999, 06:30 UTC"),
+        (["2017-04-27T00:00", "2017-04-27T12:00"], "27 April 2017, 00:00 UTC"),
+        (["2017-04-27T00:00", "2017-04-28T00:00"], "27 April 2017"),
+        (["NaT"], "without time"),
+    ],
+)
+def test_times_are_spelled_out_without_the_locale_and_days_without_a_clock(
+    stamps: list[str], text: str
+) -> None:
+    assert when(times(*stamps)[0], times(*stamps)) == text
 
 
 def test_several_times_are_first_to_last() -> None:
@@ -36,8 +47,7 @@ def test_several_times_are_first_to_last() -> None:
     )
     # the 1st is no part of the 11th
     assert (
-        when_all(times("2019-03-01T00:00", "2019-03-11T00:00"))
-        == "1 March 2019, 00:00 to 11 March 2019, 00:00 UTC (2 times)"
+        when_all(times("2019-03-01T00:00", "2019-03-11T00:00")) == "1 March 2019 to 11 March 2019 (2 times)"
     )
 
 

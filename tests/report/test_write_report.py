@@ -17,10 +17,11 @@ import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.report import write_report
 from cagp_dist.report.charts import draw_charts
-from cagp_dist.report.maps import map_frame
+from cagp_dist.report.maps import draw_maps, map_frame
 from cagp_dist.report.page import render
 from cagp_dist.report.published import read_run
 from cagp_dist.report.report_tables import seconds_by_stage
+from cagp_dist.store.zarr_arrays import write_group
 
 from .make_run import HOURS, make_run
 
@@ -318,6 +319,22 @@ def test_the_frame_holds_the_cells_and_every_test_point(tmp_path: Path) -> None:
     assert frame.east == pytest.approx(easternmost, abs=1e-9)
     assert frame.south == pytest.approx(49.25)
     assert frame.north == pytest.approx(58.25)
+
+
+def test_the_map_of_error_bars_shows_the_observations_that_are_on_it(tmp_path: Path) -> None:
+    path = make_run(tmp_path, longitude=(-10.0, 2.0), latitude=(50.0, 58.0), map_step=1.5, test_count=20)
+    times = read_run(path).times.astype("datetime64[ns]")
+    latitude, longitude = np.array([52.0, 57.0, 51.0]), np.array([355.0, 1.0, 30.0])
+    places = {"latitude": ("point", latitude), "longitude": ("point", longitude)}
+    values = xr.Dataset({"t2m": (("time", "point"), np.full((1, 3), 280.0))}, {"time": times, **places})
+    write_group(path, "observations", values)
+    run = read_run(path)
+    drawings = {drawing.name: drawing.figure for drawing in draw_maps(run)}
+    (shown,) = drawings["std"].axes[0].collections
+    on_map = np.stack(map_frame(run).project(longitude[:2], latitude[:2]), axis=1)
+    np.testing.assert_allclose(shown.get_offsets(), on_map)
+    assert drawings["std"].texts[1].get_text().endswith("UTC, on the map grid; points: observations")
+    assert not drawings["mean"].axes[0].collections
 
 
 def test_text_of_the_run_is_escaped(tmp_path: Path) -> None:

@@ -11,6 +11,6 @@ document.addEventListener("DOMContentLoaded", () => {
     play.moved(index, frames[index].stamp);
   }
 
-  document.getElementById("choose-time").append(...play.elements);
+  document.getElementById("choose-time").append(play.earlier, play.later, ...play.elements);
   document.querySelector("noscript")?.remove();
 });

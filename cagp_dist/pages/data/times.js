@@ -50,13 +50,6 @@ document.addEventListener("DOMContentLoaded", () => {
   select.setAttribute("aria-label", "time shown in the maps");
   data.stamps.forEach(stamp => select.add(new Option(stamp)));
   select.addEventListener("change", () => play.choose(select.selectedIndex));
-  const step = (name, by) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = name;
-    button.addEventListener("click", () => play.choose((shown + by + buttons.length) % buttons.length));
-    return button;
-  };
-  choose.append(step("earlier", -1), select, step("later", 1), ...play.elements);
+  choose.append(play.earlier, select, play.later, ...play.elements);
   buttons.forEach((button, index) => button.addEventListener("click", () => play.choose(index)));
 });
