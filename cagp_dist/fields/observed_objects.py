@@ -339,15 +339,26 @@ def observe_arrays(
     return transformed(observed, transform)
 
 
-def check_pairs(X: Array, space: Space) -> None:
-    """Refuse what is no latitudes and longitudes (n, 2), or no x and y."""
-    if X.ndim != 2 or X.shape[1] != 2 or not np.isfinite(X).all():
+def check_pairs(X: Array, space: Space, beside: Collection[str] = ()) -> None:
+    """Refuse what is no latitudes and longitudes (n, 2), or no x and y; columns may stand beside these."""
+    if X.ndim != 2 or X.shape[1] not in (2, 2 + len(beside)) or not np.isfinite(X[:, :2]).all():
+        several = f" or (n, {2 + len(beside)})" if beside else ""
         raise ArgumentError(
-            f"X has shape {X.shape}; expected (n, 2) finite numbers, {space.what}.",
+            f"X has shape {X.shape}; expected (n, 2){several} finite numbers, "
+            f"{', '.join([space.what, *beside])}.",
             key="shapes",
-            remedies=(Setting("crs", 25832, "or that of your x and y, if these are points of a plane"),)
-            if space.has_latitudes
-            else (),
+            remedies=(
+                *(
+                    (Setting("crs", 25832, "or that of your x and y, if these are points of a plane"),)
+                    if space.has_latitudes
+                    else ()
+                ),
+                *(
+                    (Setting("mean", "elevation", "if a further column is a covariate of this name"),)
+                    if X.ndim == 2 and X.shape[1] > 2 + len(beside)
+                    else ()
+                ),
+            ),
         )
 
 

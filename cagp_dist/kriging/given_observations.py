@@ -24,7 +24,7 @@ from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import DataFrameLike, codes_of, is_table
 from cagp_dist.kernels import DEPTH, RESERVED_AXES, VARIABLE, Kernel
 from cagp_dist.kriging.drift import MeanTerms, mean_given, named_columns, with_known_drift
-from cagp_dist.kriging.map_targets import of_table
+from cagp_dist.kriging.map_targets import of_array, of_table
 from cagp_dist.kriging.observed_areas import CELLS, areas_of_table, check_areas, with_areas, with_cells
 from cagp_dist.means import WithCovariates
 from cagp_dist.pipeline.background import Background
@@ -456,8 +456,12 @@ def _observe(
     space: Space = SPHERE
     if "x" in columns or model.crs is not None:
         space = plane_of(model.crs, names=(columns.get("x", "x"), columns.get("y", "y")))
+    named = named_columns(terms_of_mean(model))
     if isinstance(X, DataFrameLike):
-        rows = of_table(X, space, columns=columns, static=named_columns(terms_of_mean(model)))
+        rows = of_table(X, space, columns=columns, static=named)
+    elif named:
+        rows = of_array(cast("ArrayLike", X), space, named)
+    if rows is not None:
         X = np.stack(space.of_columns(np.stack([rows.north, rows.east], axis=1)), axis=1)
     about = {"noise": noise, "missing": model.missing, "space": space, "transform": read_as(model)}
     observed = observe_arrays(X, y, **about)  # type: ignore[arg-type]

@@ -540,9 +540,10 @@ class Kriging:
 
         Parameters
         ----------
-        observations : as for `krige`, or array_like, shape (n, 2), or data frame
+        observations : as for `krige`, or array_like, shape (n, 2 + k), or data frame
             Latitudes and longitudes in degrees, with y: in this order in an array, found by the names of the
             columns in a data frame. With x and y among ``columns``, or with ``crs``, those of a plane: x, y.
+            Then the k columns that ``mean`` names, such as "elevation", in its order.
         y : array_like, shape (n,) or (n, T), optional
             Values at the rows of an array; NaN where there is none.
         """
@@ -640,9 +641,9 @@ class Kriging:
 
         Parameters
         ----------
-        to : as for `krige`, or array or list of rows, shape (q, 2)
-            Latitudes and longitudes in degrees, or x and y of a plane. After ``fit(X, y)`` a data frame
-            counts as an array, whose columns are found by their names.
+        to : as for `krige`, or array or list of rows, shape (q, 2 + k)
+            Latitudes and longitudes in degrees, or x and y of a plane, and columns as for `fit`. After
+            ``fit(X, y)`` a data frame counts as an array, whose columns are found by their names.
         kind, at, mask
             As for `krige`; ``at`` instead of the times of the model, if it was made with ``at``.
 
@@ -656,7 +657,7 @@ class Kriging:
         observed, learned = self._fitted()
         arrays = are_rows(to) or (self._of_arrays and isinstance(to, DataFrameLike))
         if are_rows(to):
-            found = of_array(cast("ArrayLike", to), observed.space)
+            found = of_array(cast("ArrayLike", to), observed.space, list(observed.static))
         elif arrays:
             found = of_table(
                 cast("DataFrameLike", to),

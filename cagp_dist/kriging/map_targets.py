@@ -235,13 +235,16 @@ def are_rows(to: object) -> bool:
     return isinstance(to, np.ndarray)
 
 
-def of_array(X: ArrayLike, space: Space) -> MapTargets:
-    """Places by their latitudes and longitudes (n, 2), in degrees, or their x and y in a plane."""
+def of_array(X: ArrayLike, space: Space, static: Sequence[str] = ()) -> MapTargets:
+    """Places by latitudes and longitudes (n, 2), in degrees, or x and y in a plane, and static columns."""
     points = as_numbers("X", X)
-    check_pairs(points, space)
-    north, east = space.of_columns(points)
+    check_pairs(points, space, static)
+    north, east = space.of_columns(points[:, :2])
     space.check(north, east)
-    return of_places(north, east, space)
+    found = of_places(north, east, space)
+    if points.shape[1] == 2:
+        return found
+    return replace(found, static=dict(zip(static, points[:, 2:].T, strict=True)))
 
 
 def of_table(

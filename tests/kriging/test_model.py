@@ -46,6 +46,23 @@ def test_arrays_in_arrays_out(stations, model):
     assert 0.5 < by_arrays.score(X, y) < 1.0
 
 
+def test_columns_that_the_mean_names_stand_behind_the_places_in_arrays(stations):
+    table = {"lat": stations["lat"], "lon": stations["lon"], "value": stations["temperature [K]"]}
+    beside = {"height": np.sin(table["lat"]), "coast": np.cos(table["lon"])}
+    X = np.column_stack([table["lat"], table["lon"], *beside.values()])
+    settings = {**KNOWN, "mean": ["constant", "height", "coast"]}
+    model = cagp.Kriging(**settings).fit(X, table["value"])
+    mean, std = model.predict(X[:5], return_std=True)
+    places = {name: values[:5] for name, values in (table | beside).items() if name != "value"}
+    expected = cagp.Kriging(**settings).fit(table | beside).predict(places)
+    np.testing.assert_array_equal(mean, expected["mean"])
+    np.testing.assert_array_equal(std, expected["std"])
+    for columns in (3, 5):
+        with pytest.raises(ArgumentError) as refused:
+            model.predict(np.zeros((2, columns)))
+        assert refused.value.key == "shapes"
+
+
 @one_after_another
 @pytest.mark.parametrize(
     ("X", "y", "key"),
