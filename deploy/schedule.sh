@@ -2,7 +2,7 @@
 # schedule.sh SECONDS JOB.toml [OPTION...]
 #
 # Makes a pass over the times of a job now, and again so many seconds after each end; brings the page over all
-# runs of out/ up to date, and looks whether the error bars hold. The exit code of the last pass, or 4 for error
+# runs of out/ and that of `cagp view`, out/report/maps, up to date, and looks whether the error bars hold. The exit code of the last pass, or 4 for error
 # bars that do not hold, is in last-exit-code in the folder for temporary files.
 # SIGTERM is passed on to the pass, which keeps what it has done.
 set -u
@@ -19,6 +19,7 @@ while :; do
     code=$?
     if [ "$code" -eq 0 ]; then
         cagp report out && cagp index out
+        cagp view out --export out/report/maps # of places in a plane there is none
         cagp drift out || code=$?
     fi
     echo "$code" > "$last"

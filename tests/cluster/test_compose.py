@@ -27,6 +27,7 @@ from cagp_dist.store.publish import current_run
 from ..ports import closed_port
 
 REPOSITORY = Path(__file__).parents[2]
+PAGE = REPOSITORY / "cagp_dist" / "view" / "page"
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -106,6 +107,8 @@ def test_commands_run_the_main_job_with_the_serial_result_though_the_scheduler_i
         key = (tmp_path / "out" / "CURRENT").read_text().strip()
         assert f"{key}/report.html" in viewer.page("index.html")
         assert viewer.page(f"{key}/report.html").startswith("<!doctype html>")
+        assert json.loads(viewer.page("maps/view.json"))["path"].endswith(f"{key}.zarr")
+        assert viewer.page("maps/index.html") == (PAGE / "index.html").read_text()
     assert schedule.exit_code(timeout=1.0) == 143
 
 
