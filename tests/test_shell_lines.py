@@ -103,7 +103,13 @@ TABLE = {
         "docker *": DOCKER,
         "qsub *": f"needs PBS; the script itself is run by {PBS}",
     },
-    "docker-compose": {"docker *": DOCKER, "CAGP_JOBS=$PWD/myjobs CAGP_JOB=job.toml docker *": DOCKER},
+    "docker-compose": {
+        "docker *": DOCKER,
+        "CAGP_JOBS=$PWD/myjobs CAGP_JOB=job.toml docker *": DOCKER,
+        "cagp view out --export out/report/maps": (
+            "tests/cluster/test_compose.py::test_commands_run_the_main_job_with_the_serial_result"
+        ),
+    },
 }
 WORDS = re.compile(r"cagp [a-z]+(?: (?:[A-Z]+|out|--[a-z-]+(?: [A-Z]+| \d+|\.\.\.)?))*")
 """A command that is named in a sentence, with what stands for its arguments: no line to type as it is."""
