@@ -9,6 +9,7 @@ from scipy.spatial import cKDTree
 
 from cagp_dist.factors import Directional
 from cagp_dist.fields.observed_objects import ObservedObject
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kernels import VARIABLE
 from cagp_dist.kriging.map_targets import MapTargets
 from cagp_dist.means import MEANS
@@ -45,9 +46,9 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
         [
             *lines,
             f"fit          {result.status.value}, to {learned.fitted_to} ({result.method})",
-            *([errors] if (errors := _all_errors(learned)) else []),
+            *([errors] if (errors := _all_errors(observed, learned)) else []),
             f"numbers      {learned.numbers}",
-            *_intervals(learned),
+            *_intervals(observed, learned),
         ]
     )
 
@@ -83,17 +84,23 @@ def _spreads(observed: ObservedObject, learned: FittedModel, noise: str, unit: s
             yield f"             {pair.replace('_', ' ')} {value:.3g}"
 
 
-def _all_errors(learned: FittedModel) -> str:
+def _all_errors(observed: ObservedObject, learned: FittedModel) -> str:
     """Write the standard errors, where there are any."""
-    said = ", ".join(_errors(learned))
+    said = ", ".join(_errors(observed, learned))
     return f"             standard errors: {said}" if said else ""
 
 
-def _intervals(learned: FittedModel) -> Iterator[str]:
-    """Write between which ends numbers lie that are integrated over."""
+def _intervals(observed: ObservedObject, learned: FittedModel) -> Iterator[str]:
+    """Write between which ends numbers lie that are integrated over; lengthscales on the ground in km."""
     if learned.integrated is not None:
-        ends = learned.integrated.quantiles(INTERVAL)
-        said = (f"{name.replace('_', ' ')} {low:.3g} to {high:.3g}" for name, (low, high) in ends.items())
+        ends = {name: (low, high, "") for name, (low, high) in learned.integrated.quantiles(INTERVAL).items()}
+        if observed.space.has_latitudes and "lengthscale" in ends:
+            low, high, _ = ends["lengthscale"]
+            ends["lengthscale"] = kilometres_of_chord(low), kilometres_of_chord(high), " km"
+        said = (
+            f"{name.replace('_', ' ')} {low:.3g} to {high:.3g}{unit}"
+            for name, (low, high, unit) in ends.items()
+        )
         yield f"             {1.0 - 2.0 * INTERVAL[0]:.0%} of probability: {', '.join(said)}"
 
 
@@ -120,10 +127,19 @@ def _kernel(learned: FittedModel) -> str:
     return " + ".join(part.family.__name__ for part in learned.kernel.parts)
 
 
-def _errors(learned: FittedModel) -> Iterator[str]:
-    """Write the standard errors of each kind of number, and why one has none."""
-    for kind, own in groupby(learned.standard_errors(), key=lambda error: error.kind):
-        written = [f"none ({error.why})" if error.why else f"{error.value:.2g}" for error in own]
+def _errors(observed: ObservedObject, learned: FittedModel) -> Iterator[str]:
+    """Write the standard errors of each kind of number, and why one has none; on the ground in km."""
+    for kind, errors in groupby(learned.standard_errors(), key=lambda error: error.kind):
+        own, unit = list(errors), ""
+        values = [error.value for error in own]
+        if kind == "lengthscale" and observed.space.has_latitudes and len(own) == len(learned.lengthscales):
+            # by the change of the distance on the ground with the chord
+            unit, chords = " km", np.minimum(learned.lengthscales, 2.0 * (1.0 - 1e-12))
+            values = (np.array(values) * EARTH_RADIUS_KILOMETRES / np.sqrt(1.0 - chords**2 / 4.0)).tolist()
+        written = [
+            f"none ({error.why})" if error.why else f"{value:.2g}{unit}"
+            for error, value in zip(own, values, strict=True)
+        ]
         yield f"{kind.replace('_', ' ')} {' and '.join(written)}"
 
 

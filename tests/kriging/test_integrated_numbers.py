@@ -1,5 +1,6 @@
 """Maps of few observations: numbers that are integrated over, when, and what comes of it."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import kilometres_of_chord
 
 TO = {"resolution": 4.0, "region": [12.0, 0.0, 0.0, 12.0]}
 
@@ -51,7 +53,9 @@ def test_few_observations_are_integrated_over_and_it_is_said(few):
     assert plain["std"].mean() < sought["std"].mean()
     text = cagp.Kriging().fit(few).summary()
     assert "numbers      integrated over because" in text
-    assert "90% of probability: lengthscale" in text
+    low, high = re.search(r"90% of probability: lengthscale (\S+) to (\S+) km", text).groups()
+    ends = [kilometres_of_chord(chord) for chord in known.attrs["lengthscale_interval"]]
+    np.testing.assert_allclose([float(low), float(high)], ends, rtol=0.005)
 
 
 @pytest.mark.parametrize(

@@ -265,8 +265,8 @@ def test_the_summary_says_why_a_number_has_no_standard_error(truth):
         assert model.fit_result_.status.ok
         return line.split("standard errors: ")[1]
 
-    number = r"\d[\d.e-]*"
-    pattern = rf"lengthscale {number}, variance {number}, noise variance "
+    number = r"\d[\d.e+-]*"
+    pattern = rf"lengthscale {number} km, variance {number}, noise variance "
     assert re.fullmatch(pattern + number, errors())
     assert re.fullmatch(pattern + r"none \(it was given\)", errors(noise_std=0.5))
     assert errors(lengthscale=0.8, noise_std=0.5).startswith("lengthscale none (it was given), variance ")
