@@ -6,8 +6,9 @@
 predicted. Matern 3/2 of variance 1, noise variance 0.01, blocks of 128. Fields are drawn from the prior, each
 solved with 8, 16 and 32 products with G of one column, and compared with the exact mean. With 16 products
 `cagp_dist.calibrate` then tests the error bars. A sweep is one product, a step of conjugate gradients one, a
-preconditioned one two, a coarse space of k columns k. Prints both tables, writes them to ``hybrids.json``,
-and draws ``hybrids.png``.
+preconditioned one two, a coarse space of k columns k. Sweeps over single points, alone and before conjugate
+gradients, are run in k-d order, as the blocks are, and *as drawn*. Prints both tables, writes them to
+``hybrids.json``, and draws ``hybrids.png``.
 """
 
 import json
@@ -25,11 +26,15 @@ from cagp_dist.solvers import Solver
 from pipelines.experiments.limits import Points
 from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
 
-OBSERVED, PREDICTED, BLOCK, FIELDS, SIMULATIONS = 1024, 100, 128, 20, 100
+OBSERVED, PREDICTED, BLOCK, FIELDS, SIMULATIONS = 1024, 100, 128, 50, 100
 QUICK_OBSERVED, QUICK_PREDICTED, QUICK_BLOCK, QUICK_FIELDS, QUICK_SIMULATIONS = 160, 20, 20, 3, 10
 LENGTHSCALES, NOISE_VARIANCE = (0.5, 1.0), 0.01
 PRODUCTS, TESTED = (8, 16, 32), 16
 WORDS = ("stated", "standardised error", "KS p")
+
+
+AS_DRAWN = ", as drawn"
+"""End of the names of solvers that have the points in a random order."""
 
 
 def methods(products: int, block: int) -> dict[str, Solver]:
@@ -47,6 +52,10 @@ def methods(products: int, block: int) -> dict[str, Solver]:
             count // 2, preconditioner="block-gauss-seidel", preconditioner_size=block
         )
 
+    points = {
+        "point sweeps": cagp.GaussSeidel(products),
+        "point sweeps, then gradients": cagp.Hybrid([cagp.GaussSeidel(2 * quarter), gradients(2 * quarter)]),
+    }
     return {
         "conjugate gradients": gradients(products),
         "block Gauss-Seidel": sweeps(products),
@@ -56,6 +65,8 @@ def methods(products: int, block: int) -> dict[str, Solver]:
         "sweeps, then preconditioned": cagp.Hybrid([sweeps(quarter), preconditioned(3 * quarter)]),
         "preconditioned, then sweeps": cagp.Hybrid([preconditioned(3 * quarter), sweeps(quarter)]),
         "two-level sweeps": cagp.TwoLevelBlockGaussSeidel(2 * quarter, block, 2 * quarter),
+        **points,
+        **{f"{name}{AS_DRAWN}": solver for name, solver in points.items()},
     }
 
 
@@ -108,13 +119,16 @@ def rows(
     prior = cagp.Prior(cagp.Matern32(lengthscale), NOISE_VARIANCE)
     y = fields_of(points, prior, np.random.default_rng(seed), fields=fields)
     exact, spread = solved(points, prior, y, cagp.Cholesky())
+    order = np.random.default_rng(seed).permutation(len(y))
+    as_drawn = Points(points.observed[order], points.predicted), y[order]
     for products in PRODUCTS:
         for name, solver in methods(products, block).items():
-            mean, stated = solved(points, prior, y, solver)
+            seen, values = as_drawn if name.endswith(AS_DRAWN) else (points, y)
+            mean, stated = solved(seen, prior, values, solver)
             error = float(np.sqrt(np.mean(((mean - exact) / spread) ** 2)))
             width = float(np.median(stated / spread))
             row = Row(lengthscale, name, solver.calibrated, products, error, width)
-            yield row if products != TESTED else tested(points, prior, solver, row, simulations)
+            yield row if products != TESTED else tested(seen, prior, solver, row, simulations)
 
 
 def tested(points: Points, prior: cagp.Prior, solver: Solver, row: Row, simulations: int) -> Row:
@@ -149,6 +163,10 @@ LINES = {
     "sweeps, then preconditioned": (COLOURS["Gauss-Seidel"], "-"),
     "preconditioned, then sweeps": (COLOURS["Gauss-Seidel"], ":"),
     "two-level sweeps": (COLOURS["exact"], "-"),
+    "point sweeps": ("#b0508f", "--"),
+    "point sweeps, then gradients": ("#b0508f", ":"),
+    "point sweeps, as drawn": ("#b0508f", "-"),
+    "point sweeps, then gradients, as drawn": ("#b0508f", "-."),
 }
 
 

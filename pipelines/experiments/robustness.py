@@ -1,6 +1,6 @@
 """Error bars under a prior that is wrong: its mean by 3 and 10 K, its lengthscale by a factor of two.
 
-    python -m pipelines.experiments.robustness [--quick] [--output FOLDER]
+    python -m pipelines.experiments.robustness [--quick] [--output FOLDER] [--only WORD ...]
 
 2,048 points, uniform on the sphere and in k-d order, are observed, 200 others predicted. 100 fields are drawn
 from a Matern 3/2 prior (lengthscale 0.2, variance 22 K^2, noise variance 0.5 K^2) and solved for with that
@@ -10,7 +10,8 @@ solver and number of iterations, over all points and fields, about the latent va
     share of 90 % intervals that hold the truth, and root mean square of error / stated standard deviation
 
 What the exact posterior loses is due to the prior; what a solver loses beyond that is due to the solve.
-Hybrids need a solve for each field and are judged on the first 30; their m counts conjugate directions.
+Sweeps over single points are also run in a random order, that in which points are drawn. Hybrids need a solve
+for each field and are judged on the first 30; their m counts conjugate directions.
 Prints a table and writes ``robustness.zarr``.
 """
 
@@ -120,14 +121,14 @@ def conjugate_gradients(fields: Fields, *, iterations: Sequence[int]) -> dict[in
     return found
 
 
-def one_by_one(fields: Fields, solver: Solver) -> list[Cell]:
+def one_by_one(fields: Fields, solver: Solver, order: Indices) -> list[Cell]:
     """Judge a solver whose matrix depends on the field, with a solve for each, in every case."""
     cells = []
     for case, lengthscale in fields.cases():
-        prior, points = prior_of(lengthscale), case.points
+        prior, X = prior_of(lengthscale), case.points.observed[order]
         found = [
             cagp.condition(
-                prior, points.observed, y, points.predicted, solver=solver, executor=SerialExecutor()
+                prior, X, y[order], case.points.predicted, solver=solver, executor=SerialExecutor()
             )
             for y in case.observed.T
         ]
@@ -138,12 +139,19 @@ def one_by_one(fields: Fields, solver: Solver) -> list[Cell]:
     return cells
 
 
+RANDOM = ", random order"
+"""End of the names of solvers that have the points in that order instead of k-d order."""
+
+
 def hybrids(block: int) -> dict[str, dict[int, Solver]]:
     """Hybrids by their number of conjugate directions."""
     sweeps = cagp.BlockGaussSeidel(2, block_size=block)
     gradients = {m: cagp.ConjugateGradient(m) for m in (5, 20)}
     preconditioned = cagp.ConjugateGradient(10, "block-gauss-seidel", block)
+    points = {m: cagp.Hybrid([cagp.GaussSeidel(2), cg]) for m, cg in gradients.items()}
     return {
+        "2 point sweeps, then gradients": points,
+        f"2 point sweeps, then gradients{RANDOM}": points,
         "2 block sweeps, then gradients": {m: cagp.Hybrid([sweeps, cg]) for m, cg in gradients.items()},
         "2 block sweeps, conditioned on gradients": {
             m: cagp.Hybrid([sweeps, cg], condition=True) for m, cg in gradients.items()
@@ -154,15 +162,15 @@ def hybrids(block: int) -> dict[str, dict[int, Solver]]:
 
 
 def solvers(
-    points: int, block: int, generator: np.random.Generator
+    given: Indices, shuffled: Indices, block: int
 ) -> dict[str, tuple[Solver, Indices, tuple[int, ...]]]:
     """Solvers with one matrix for all fields, the order of the points, and the iterations that are shown."""
-    given, shuffled = np.arange(points), generator.permutation(points)
     return {
         "exact": (cagp.Cholesky(), given, (1,)),
         "Gauss-Seidel": (cagp.GaussSeidel(20), given, (1, 5, 20)),
-        "Gauss-Seidel, random order": (cagp.GaussSeidel(20), shuffled, (1, 5, 20)),
+        f"Gauss-Seidel{RANDOM}": (cagp.GaussSeidel(20), shuffled, (1, 5, 20)),
         "SSOR": (cagp.SSOR(5, relaxation=1.0), given, (1, 5)),
+        f"SSOR{RANDOM}": (cagp.SSOR(5, relaxation=1.0), shuffled, (1, 5)),
         "block Gauss-Seidel": (cagp.BlockGaussSeidel(5, block_size=block), given, (1, 2, 5)),
         "block Jacobi": (cagp.BlockJacobi(5, block_size=block), given, (1, 5)),
         "two-level block Gauss-Seidel": (
@@ -205,20 +213,33 @@ def results(found: dict[str, dict[int, list[Cell]]]) -> xr.Dataset:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw fields, solve them in every case, print and save."""
-    chosen = parser(__doc__).parse_args(arguments)
+    command = parser(__doc__)
+    command.add_argument(
+        "--only", nargs="+", metavar="WORD", help="solvers whose name has one of these (all)"
+    )
+    chosen = command.parse_args(arguments)
     observed, predicted, block, fields = (
         (120, 20, 30, 10) if chosen.quick else (OBSERVED, PREDICTED, BLOCK, FIELDS)
     )
     generator = np.random.default_rng(SEED)
     points = Points.draw(generator, observed, predicted, block=block)
     drawn = Fields(points, *draw_fields(points, LENGTHSCALE, generator, fields=fields))
+    given, shuffled = np.arange(observed), generator.permutation(observed)
+
+    def wanted(name: str) -> bool:
+        return not chosen.only or any(word in name for word in chosen.only)
+
     found = {
         name: solved(drawn, solver, order, iterations=shown)
-        for name, (solver, order, shown) in solvers(observed, block, generator).items()
+        for name, (solver, order, shown) in solvers(given, shuffled, block).items()
+        if wanted(name)
     }
-    found["conjugate gradients"] = conjugate_gradients(drawn, iterations=(5, 20, 80))
+    if wanted("conjugate gradients"):
+        found["conjugate gradients"] = conjugate_gradients(drawn, iterations=(5, 20, 80))
     for name, each in hybrids(block).items():
-        found[name] = {m: one_by_one(drawn.first(ALONE), hybrid) for m, hybrid in each.items()}
+        order = shuffled if name.endswith(RANDOM) else given
+        if wanted(name):
+            found[name] = {m: one_by_one(drawn.first(ALONE), hybrid, order) for m, hybrid in each.items()}
     print(f"{fields} fields, {observed} points observed, {predicted} predicted, blocks of {block}\n")
     print_table(("solver", "m", "RMSE [K], prior right", *CASES), table(found))
     save(chosen.output / "robustness.zarr", results(found))

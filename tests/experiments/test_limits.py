@@ -44,6 +44,26 @@ def test_a_hybrid_beats_its_parts_with_as_many_products():
     assert error["sweeps, then preconditioned"] < 0.5 * error["conjugate gradients"]
 
 
+def test_hybrids_have_the_points_as_drawn_beside_k_d_order():
+    """Affine solvers state the same whatever the field, so a single one is enough."""
+    module = script("hybrids")
+    points = script("limits").Points.draw(np.random.default_rng(0), 200, 20, block=25)
+    found = list(module.rows(points, 0.5, block=25, fields=1, simulations=4, seed=2))
+    stated = {row.method: row.stated for row in found if row.products == module.TESTED}
+    assert list(stated) == list(module.LINES)
+    order = np.random.default_rng(2).permutation(200)
+    prior = cagp.Prior(cagp.Matern32(0.5), module.NOISE_VARIANCE)
+    for name, X in (
+        ("point sweeps", points.observed),
+        ("point sweeps, as drawn", points.observed[order]),
+    ):
+        bars, exact = (
+            cagp.condition(prior, X, np.zeros(200), points.predicted, solver=solver).variance
+            for solver in (cagp.GaussSeidel(module.TESTED), cagp.Cholesky())
+        )
+        assert stated[name] == pytest.approx(np.median(np.sqrt(bars / exact)), rel=1e-9)
+
+
 def test_long_lengthscales_need_more_sweeps(scattered):
     limits = script("limits")
     short, long = (
@@ -131,11 +151,12 @@ def test_robustness_is_that_of_condition_field_by_field(scattered):
         assert cell.coverage == pytest.approx(np.mean(np.abs(z) <= 1.6448536))
         assert cell.rmse == pytest.approx(np.sqrt(np.mean(np.square(error))))
     # the same numbers from a solve for each field, as hybrids have them: theirs is a list of one part
-    alone = robustness.one_by_one(drawn.first(3), cagp.Hybrid([cagp.ConjugateGradient(4)]))
+    order = np.arange(80)[::-1]
+    alone = robustness.one_by_one(drawn.first(3), cagp.Hybrid([cagp.ConjugateGradient(4)]), order)
     for cell, other in zip(cells, alone, strict=True):
         assert cell.scale == pytest.approx(other.scale)
         assert cell.rmse == pytest.approx(other.rmse)
-    [right, *_] = robustness.solved(drawn, cagp.GaussSeidel(2), np.arange(80)[::-1], iterations=(1, 2))[2]
+    [right, *_] = robustness.solved(drawn, cagp.GaussSeidel(2), order, iterations=(1, 2))[2]
     posterior = cagp.condition(
         limits.prior_of(0.2),
         points.observed[::-1],
