@@ -10,9 +10,10 @@ scaled. Lengthscale, variance and noise are fitted to 1,000 of the training case
 
 Two comparisons. With Matern 3/2, iterations: Gauss-Seidel in the random order of the draw, block Gauss-Seidel
 over 6 blocks of neighbours, conjugate gradients. With Matern 1/2, actions: conjugate gradients, random
-actions, pseudo-inputs at random cases and unit vectors, at equal numbers; and an approximation with two runs,
+actions, pseudo-inputs at random cases and unit vectors, at equal numbers; an approximation with two runs,
 the mean of one and the variance of another that knows no data (`KrylovActions`), at twice the products with
-G.
+G; and the best variational posterior with the pseudo-inputs as inducing points, which is where SVGP ends for
+this prior and these points [Titsias 2009].
 
 Prints tables, draws ``uci.png`` and writes ``uci-iterations.zarr`` and ``uci-actions.zarr``, each where its
 comparison is made.
@@ -34,6 +35,7 @@ from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.kernels import Matern12, Matern32
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver
+from cagp_dist.solvers.actions.subsets import random_points
 from pipelines.experiments.crossings import overtaken
 from pipelines.experiments.output import (
     COLOURS,
@@ -45,6 +47,7 @@ from pipelines.experiments.output import (
     print_table,
     save,
 )
+from pipelines.experiments.sgpr import Sgpr, SparsePosterior
 
 DATA = Path("../shared/data/uci")
 SETS = ("concrete", "bike", "protein", "kin40k")
@@ -60,14 +63,18 @@ COUNTS = {
 SHOWN_SWEEPS, SHOWN_ACTIONS = (1, 5, 20, 40), (10, 30, 100)
 TICKS = (0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
 SOLVERS = ("Gauss-Seidel", "block Gauss-Seidel", "conjugate gradients", "exact")
+INDUCING = "inducing points"
 BY_ACTIONS = (
     "conjugate gradients",
     "two runs",
     "random actions",
     "pseudo-inputs",
+    INDUCING,
     "unit vectors",
     "exact",
 )
+JITTER, SGPR_BYTES = 1e-8, 2**30
+"""Of inducing points: cases may coincide."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,10 +165,11 @@ def iterations(cases: Cases, *, count: int) -> dict[str, Array]:
 def actions(cases: Cases, *, count: int) -> dict[str, Array]:
     """Scores (2, m) of every kind of actions with Matern 1/2, after 1, 2, ..., m of them."""
     prior = cases.fitted(Matern12)
+    points = cases.X[random_points(len(cases.X), count, 0)]
     solvers: dict[str, Solver] = {
         "conjugate gradients": cagp.ConjugateGradient(count),
         "random actions": cagp.RandomActions(count),
-        "pseudo-inputs": cagp.PseudoInputs(count, placement="random"),
+        "pseudo-inputs": cagp.PseudoInputs.at_points(points),
         "unit vectors": cagp.UnitVectors(count),
         "two runs": cagp.KrylovActions(count),
         "exact": cagp.Cholesky(),
@@ -171,10 +179,29 @@ def actions(cases: Cases, *, count: int) -> dict[str, Array]:
     means = {name: [step.mean for step in each] for name, each in steps.items()}
     means["two runs"] = means["conjugate gradients"][:length]
     variances = {name: [step.variance for step in each][: len(means[name])] for name, each in steps.items()}
+    sparse = [variational(cases, prior, points[:m]) for m in range(1, len(points) + 1)]
+    means[INDUCING], variances[INDUCING] = (
+        [each.mean[:, 0] for each in sparse],
+        [each.variance for each in sparse],
+    )
     return {
         name: cases.scored(means[name], variances[name], prior.noise_number, rows=count)
         for name in BY_ACTIONS
     }
+
+
+def variational(cases: Cases, prior: cagp.Prior, points: Array) -> SparsePosterior:
+    """Give the best variational posterior with inducing points (m, p)."""
+    bound = Sgpr(
+        Matern12,
+        cases.X,
+        cases.y[:, None],
+        inducing=points,
+        executor=SerialExecutor(),
+        memory_limit_bytes=SGPR_BYTES,
+        jitter=JITTER,
+    )
+    return bound.posterior(bound.vector(prior.kernel, prior.noise_number), cases.X_test)
 
 
 def results(found: Mapping[str, Sequence[Mapping[str, Array]]], *, title: str) -> xr.Dataset:
