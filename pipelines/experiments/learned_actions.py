@@ -2,7 +2,7 @@
 
     python -m pipelines.experiments.learned_actions [--quick] [--output FOLDER] [--data FOLDER]
         [--sets NAME ...] [--methods NAME ...] [--splits COUNT] [--cases COUNT] [--steps COUNT]
-        [--adam RATE] [--epochs COUNT] [--least-noise VARIANCE]
+        [--actions COUNT] [--inducing COUNT] [--adam RATE] [--epochs COUNT] [--least-noise VARIANCE]
 
 For every set FOLDER has ``NAME.csv.gz`` and ``NAME.test_mask.csv.gz``, as for the experiment ``uci``; columns
 and target are standardised by the training cases. The kernel is Matern 3/2 with a lengthscale for each column
@@ -19,6 +19,9 @@ variance of 0.01 at least, and takes those of L-BFGS unless said otherwise (``--
   "exact" is there too: memory is several n x n matrices;
 - "ELBO": the bound of 512 block-sparse actions, which are learnt too, and which are then conditioned on;
 - "projected": the same with the likelihood of the projected data in place of the bound;
+- "CG-ELBO" and "CG-projected", where "exact" is there too: the same objectives of 512 directions of conjugate
+  gradients, which follow the hyperparameters from step to step and are held in each; with steps of Adam, 0.1
+  long at first unless said otherwise, since the gradient is not that of the value;
 - "wrong-determinant", where it is asked for: the bound as GPyTorch's code had it until July 2025.
 
 SVGP and CGGP are those of GPyTorch, and left out where it is not installed (``pip install '.[baselines]'``).
@@ -48,7 +51,7 @@ from cagp_dist.likelihood.numbering import Model
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime import Executor, ThreadExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
-from pipelines.experiments import gpytorch_models
+from pipelines.experiments import gpytorch_models, gradient_actions
 from pipelines.experiments.adam import Adam
 from pipelines.experiments.climbing import Way, climb
 from pipelines.experiments.inducing import inducing_points
@@ -71,12 +74,17 @@ WIDE, MOST_NOISE = 1e3, 10.0
 QUICK_ACTIONS, QUICK_INDUCING, QUICK_CASES, QUICK_STEPS = 24, 40, 300, 8
 SCORES = ("nll", "rmse", "crps", "coverage")
 LEVEL = 0.95
-METHODS = ("subset", "exact", "SGPR", "SVGP", "CGGP", "ELBO", "projected", "wrong-determinant")
+OF_GRADIENTS = {"CG-ELBO": gradient_actions.lower_bound, "CG-projected": gradient_actions.projected}
+METHODS = (
+    *("subset", "exact", "SGPR", "SVGP", "CGGP", "ELBO", "projected"),
+    *OF_GRADIENTS,
+    "wrong-determinant",
+)
 USUAL = METHODS[:-1]
 """Those that are compared unless others are asked for."""
 
 OF_GPYTORCH = ("SVGP", "CGGP")
-DENSE = ("exact", "CGGP")
+DENSE = ("exact", "CGGP", *OF_GRADIENTS)
 """Methods that need n x n matrices."""
 
 OBJECTIVES: dict[str, Callable[[ProjectedData], Objective]] = {
@@ -84,7 +92,15 @@ OBJECTIVES: dict[str, Callable[[ProjectedData], Objective]] = {
     "projected": ProjectedLikelihood,
     "wrong-determinant": WrongDeterminant,
 }
-COLOURS = {"ELBO": ACCENT, "projected": "#d9772b", "wrong-determinant": "#777777"}
+COLOURS = {
+    "ELBO": ACCENT,
+    "projected": "#d9772b",
+    "CG-ELBO": "#2a9168",
+    "CG-projected": "#8a63b5",
+    "wrong-determinant": "#777777",
+}
+FIRST_STEP = 0.1
+"""Of Adam, for actions that follow the hyperparameters, unless another is given."""
 
 
 class Sizes(NamedTuple):
@@ -225,6 +241,27 @@ class Problem:
         way = climb(OBJECTIVES[name](data), start, self._sizes.optimiser, bounds=self._bounds)
         return way, {step: self._conditioned(vector) for step, vector in way.vectors.items()}
 
+    def by_gradients(self, name: str) -> tuple[Way, dict[int, Scored]]:
+        """Learn hyperparameters by an objective of conjugate directions; scores after some steps."""
+        objective = gradient_actions.GradientActions(
+            self._hyperparameters,
+            self.X,
+            self.y,
+            actions=self._sizes.actions,
+            objective=OF_GRADIENTS[name],
+        )
+        optimiser = Adam(steps=self._sizes.steps, learning_rate=self._sizes.learning_rate or FIRST_STEP)
+        start = self._hyperparameters.write(*self._start)
+        way = climb(objective, start, optimiser, bounds=self._bounds)
+        scored = {}
+        for step, vector in way.vectors.items():
+            kernel, noise_variance = self._hyperparameters.read(vector)
+            solver = cagp.ConjugateGradient(self._sizes.actions)
+            prior = cagp.Prior(kernel, noise_variance)
+            found = cagp.condition(prior, self.X, self.y, self.X_test, solver=solver, executor=self._executor)
+            scored[step] = self._scored(found.mean, found.variance, noise_variance)
+        return way, scored
+
     def _conditioned(self, vector: Array) -> Scored:
         """Scores of the posterior of actions with the entries of a vector."""
         kernel, noise_variance = self._hyperparameters.read(vector)
@@ -270,8 +307,9 @@ def split_results(cases: Cases, chosen: Sequence[str], sizes: Sizes, executor: E
     problem = Problem(cases, sizes, executor)
     found = Results({}, {})
     for name in problem.possible(chosen):
-        if name in OBJECTIVES:
-            way, found.ways[name] = problem.learnt(name)
+        if name in OBJECTIVES or name in OF_GRADIENTS:
+            learn = problem.learnt if name in OBJECTIVES else problem.by_gradients
+            way, found.ways[name] = learn(name)
             seconds, steps, scored = way.seconds, way.steps, found.ways[name][way.steps]
         else:
             seconds, steps, scored = problem.method(name)
@@ -383,6 +421,8 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
         ("splits", 5, "splits of each set"),
         ("cases", 10**9, "training cases of each split, at most"),
         ("steps", 100, "of the search"),
+        ("actions", ACTIONS, "directions, or blocks of them"),
+        ("inducing", INDUCING, "inducing points"),
         ("epochs", 100, "of SVGP"),
     ):
         command.add_argument(
@@ -403,6 +443,7 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
         chosen.cases, chosen.steps = min(chosen.cases, QUICK_CASES), min(chosen.steps, QUICK_STEPS)
         chosen.epochs = min(chosen.epochs, QUICK_STEPS)
         chosen.splits = min(chosen.splits, 2)
+        chosen.actions, chosen.inducing = QUICK_ACTIONS, QUICK_INDUCING
     chosen.sets = available(chosen.data, chosen.sets, SETS)
     if not gpytorch_models.available() and set(chosen.methods) & set(OF_GPYTORCH):
         print(gpytorch_models.MISSING, flush=True)
@@ -415,8 +456,9 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read, fit, condition, print, draw and save."""
     chosen = _chosen(arguments)
-    actions, inducing = (QUICK_ACTIONS, QUICK_INDUCING) if chosen.quick else (ACTIONS, INDUCING)
-    sizes = Sizes(actions, inducing, chosen.steps, chosen.epochs, chosen.least_noise, chosen.adam)
+    sizes = Sizes(
+        chosen.actions, chosen.inducing, chosen.steps, chosen.epochs, chosen.least_noise, chosen.adam
+    )
     found: dict[str, list[Results]] = {}
     with ThreadExecutor() as executor:
         for name in chosen.sets:

@@ -41,6 +41,12 @@ def test_scores_of_sets_are_those_of_condition(regression_set):
     np.testing.assert_allclose(found["exact"][0], rmse)
     assert found["Gauss-Seidel"][0, -1] < found["Gauss-Seidel"][0, 0]
     np.testing.assert_array_equal(chosen["two runs"][0], chosen["conjugate gradients"][0])
+    matern = cases.fitted(cagp.Matern12)
+    points = cases.X[np.random.default_rng(0).permutation(len(cases.X))[:8]]
+    cross, own = (matern.kernel(points, other) for other in (cases.X, points))
+    S = np.linalg.solve(own + cross @ cross.T / matern.noise_number, cross @ cases.y) / matern.noise_number
+    error = matern.kernel(cases.X_test, points) @ S - cases.y_test
+    np.testing.assert_allclose(chosen["inducing points"][0, -1], np.sqrt(np.mean(error**2)), rtol=1e-5)
     assert np.abs(chosen["two runs"][1] - chosen["conjugate gradients"][1]).max() > 1e-6
 
 
@@ -72,7 +78,10 @@ def test_learnt_actions_are_compared(regression_set, tmp_path, capsys):
         np.testing.assert_array_equal(subset, exact)
     # The target has deviation 1, the noise in it 0.03.
     assert (
-        saved.rmse.sel({"method": ["exact", "SGPR", "ELBO", "projected", "wrong-determinant"]}) < 0.1
+        saved.rmse.sel(
+            {"method": ["exact", "SGPR", "ELBO", "projected", "CG-ELBO", "CG-projected", "wrong-determinant"]}
+        )
+        < 0.1
     ).all()
     assert (tmp_path / "learned-actions.png").stat().st_size < FIGURE_BYTES
 
