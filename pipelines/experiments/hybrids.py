@@ -26,7 +26,7 @@ from cagp_dist.solvers import Solver
 from pipelines.experiments.limits import Points
 from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
 
-OBSERVED, PREDICTED, BLOCK, FIELDS, SIMULATIONS = 1024, 100, 128, 50, 100
+OBSERVED, PREDICTED, BLOCK, FIELDS, SIMULATIONS = 1024, 100, 128, 20, 100
 QUICK_OBSERVED, QUICK_PREDICTED, QUICK_BLOCK, QUICK_FIELDS, QUICK_SIMULATIONS = 160, 20, 20, 3, 10
 LENGTHSCALES, NOISE_VARIANCE = (0.5, 1.0), 0.01
 PRODUCTS, TESTED = (8, 16, 32), 16
