@@ -167,6 +167,7 @@ def test_fits_find_both_lengthscales(seed, n):
     assert np.all(spread[:3] < 0.2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("kernel", "n", "hours"),
     [

@@ -57,7 +57,7 @@ def test_product_of_any_size(maker, n, columns):
     np.testing.assert_allclose(made.gram @ v, made.G @ v, rtol=1e-12, atol=atol)
 
 
-@pytest.mark.parametrize("columns", [3, 12])
+@pytest.mark.parametrize("columns", [3, pytest.param(12, marks=pytest.mark.exhaustive)])
 def test_product_takes_any_memory_order_and_leaves_it_alone(maker, columns):
     gram = case(maker).gram
     v = np.random.default_rng(0).normal(size=(130, columns))

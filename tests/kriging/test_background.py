@@ -310,7 +310,9 @@ def test_what_cannot_be_told_is_refused(world):
         assert refused.value.key == key, asked
 
 
-@pytest.mark.parametrize("of_places", [False, True], ids=["number", "field"])
+@pytest.mark.parametrize(
+    "of_places", [pytest.param(False, marks=pytest.mark.exhaustive), True], ids=["number", "field"]
+)
 def test_a_job_gives_the_same_bits(world, of_places, tmp_path):
     """Of a file whose name has the day, with a hole, in a daily job's way; and its report says so."""
     guess, spread, table, to, _ = world

@@ -61,7 +61,11 @@ def test_few_observations_are_integrated_over_and_it_is_said(few):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"kernel": "matern32 + matern32", "variance": [2.0, 2.0]}, "the kernel is a sum"),
+        pytest.param(
+            {"kernel": "matern32 + matern32", "variance": [2.0, 2.0]},
+            "the kernel is a sum",
+            marks=pytest.mark.exhaustive,
+        ),
         ({"solver": "block-gauss-seidel"}, "the solver 'block-gauss-seidel' is not exact"),
         ({"variance": 4.0, "nugget_std": None}, "the variance is given, and a nugget"),
     ],

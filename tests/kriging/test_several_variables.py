@@ -142,6 +142,7 @@ def test_error_bars_hold_and_are_shorter_than_alone() -> None:
     assert max(shorter) < 1.0
 
 
+@pytest.mark.exhaustive
 def test_order_and_units_leave_the_map() -> None:
     """To a twentieth of an error bar: the searches end where the likelihood is flat."""
     table, places = _simulated(40, 4)

@@ -45,6 +45,7 @@ def test_it_is_half_the_mean_square_difference_of_pairs_in_bins():
     np.testing.assert_allclose(curve, expected, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_band_holds_nine_tenths_where_the_model_is_right():
     """Of 40 fields of the model, whose bins go together: a standard error of 0.05 if they were one bin."""
     inside = []

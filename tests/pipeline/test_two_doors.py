@@ -112,7 +112,7 @@ def assert_same(path, krige, name, group="targets"):
             {"anisotropy": "fit"},
             {"name": "cholesky"},
             {"anisotropy": "fit"},
-            marks=pytest.mark.filterwarnings("ignore:the fit"),
+            marks=[pytest.mark.exhaustive, pytest.mark.filterwarnings("ignore:the fit")],
         ),
         (
             None,
@@ -276,7 +276,7 @@ def test_each_value_alone_is_what_as_many_folds_predict(folder):
 @pytest.mark.parametrize(
     ("name", "mean", "given"),
     [
-        ("region", "constant", False),
+        pytest.param("region", "constant", False, marks=pytest.mark.exhaustive),
         pytest.param("globe", "constant", False, marks=pytest.mark.exhaustive),
         ("globe", "quadratic-latitude", True),
     ],

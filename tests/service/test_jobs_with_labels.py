@@ -213,6 +213,7 @@ def test_two_variables_of_a_job_are_those_of_a_call_without_the_places_that_are_
     assert 'href="../report.html"' in (tmp_path / "tmax" / "report.html").read_text()
 
 
+@pytest.mark.exhaustive
 def test_errors_of_two_variables_at_a_place_that_go_together_are_noise_of_each(two):
     root, job, table = two
     undated = table.assign(sigma=np.where(np.arange(70) % 2, 0.2, 0.4))
@@ -243,6 +244,7 @@ def test_errors_of_two_variables_at_a_place_that_go_together_are_noise_of_each(t
     assert 0 < np.isnan(scored).sum() < scored.size
 
 
+@pytest.mark.exhaustive
 def test_a_plan_counts_the_searches_that_are_made(two, ships, monkeypatch):
     """And evaluations, within a factor of two, which were counted for other data."""
     searches, flops = [], [0]

@@ -138,10 +138,11 @@ def assert_same_bits(one, other):
             None,
             marks=pytest.mark.exhaustive,
         ),
-        (
+        pytest.param(
             {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
             {"recalibration": SHARP},
             None,
+            marks=pytest.mark.exhaustive,
         ),
         (
             {

@@ -221,6 +221,7 @@ def corrected_files(tmp_path, monkeypatch):
     return correct, done
 
 
+@pytest.mark.exhaustive
 def test_days_that_have_not_changed_are_not_read(corrected_files):
     correct, done = corrected_files
     done = partial(done, design={name: DESIGN[name] for name in ("train", "test")})
