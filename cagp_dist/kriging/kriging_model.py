@@ -609,7 +609,7 @@ class Kriging:
         if result is not None and learned.is_doubtful:
             warn(f"the fit ended {result.status.value}: {fit_advice(result)}")
         self._advice = ""
-        if not (transforms(self) or limits or observed.variables or isinstance(mean, Background)):
+        if not (transforms(self) or observed.variables):
             self._advice = advice_of_values(observed.points, learned)
         self.prior_ = learned.prior(observed.points, *observed.points.patterns()[0])
         self.fit_result_ = result

@@ -238,7 +238,8 @@ def numbers_of(kernel: Kernel, given: Mapping[str, object], space: Space) -> dic
     """Lengthscales and variances of a kernel whose numbers are kept, beside which none are given."""
     if given:
         raise ArgumentError(
-            f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(given)} were given: leave it.",
+            f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(given)} were given; leave "
+            "these out.",
             key="kernel-and-numbers",
         )
     check_chords("kernel", kernel, space)

@@ -159,19 +159,12 @@ def with_outliers(result: xr.Dataset, observed: ObservedObject, learned: FittedM
     found, points = learned.outliers, observed.points
     if found is None:
         return result
-    result.attrs["outliers"] = "robust" if learned.excess is not None else "robust: the likelihood found none"
-    result.attrs["outlier_gain"] = round(found.gain, 2)
-    result.attrs["outlier_share"] = found.share if learned.excess is not None else 0.0
+    result.attrs |= found.attributes(wider=learned.excess is not None)
     if learned.excess is None:
         return result
-    result.attrs["outlier_std"] = float(np.sqrt(found.variance))
     usual = learned.noise_variance - learned.excess  # of an observation that is right
     if np.ptp(usual) <= 1e-9 * usual.max():
         result.attrs["noise_std"] = float(np.sqrt(usual.mean()))
-    result.attrs["outlier_comment"] = (
-        "How much a value counts follows from the value itself: error bars hold as simulations show, not by "
-        "theorem."
-    )
     there = points.there
     about = {"long_name": "probability that the observation is wrong", "units": "1"}
     result["outlier_probability"] = "observed", found.probability[0, there], about

@@ -16,6 +16,10 @@
 - `map_solves`, `map_samples`: from observations and prior to that solve, and draws.
 - `carried`: a field on a grid that goes on from its state before.
 - `left_out`, `recalibration`, `cross_validation`: errors at places that were left out, and what they correct.
+- `background`: a first guess and its error. `series_maps`: exact maps of the times of whole grids. `labels`,
+  `likely_numbers`: what labels mean; numbers of several variables by their probability.
+- `transform_choice`, `in_units`, `censoring`, `outliers`, `robust_fit`, `checking`, `suggestions`,
+  `values_plans`: values that are not normal, below limits or wrong. `variogram`: what a model says of pairs.
 - `resources`, `narration`, `defaults`: workers and memory; what is said meanwhile; numbers that decide.
 
 Nothing here knows of job files, tables, xarray or published runs: `cagp_dist.kriging` and `cagp_dist.service`

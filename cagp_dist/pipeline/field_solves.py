@@ -25,7 +25,7 @@ from cagp_dist.runtime.memo import Memo
 from cagp_dist.samples import posterior_by_samples
 from cagp_dist.solvers import Neighbours, Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
-from cagp_dist.solvers.interface import LinearMean, no_op
+from cagp_dist.solvers.interface import LinearMean
 from cagp_dist.text import counted
 
 SAMPLES_OF_MAP = 0x6D6170  # Names the stream of random numbers of samples of maps
@@ -46,16 +46,11 @@ class Execution(Resources):
         cls,
         resources: Resources,
         *,
-        report: Callable[[float], None] = no_op,
+        report: Callable[[float | None, str], None] = lambda fraction, text: None,
         on_plan: Callable[[Plan], None] = lambda plan: None,
     ) -> "Execution":
-        """Solve within resources; ``report`` gets the part that is done."""
-        return cls(
-            resources.executor,
-            resources.memory_limit_bytes,
-            on_plan=on_plan,
-            progress=lambda fraction, text: report(fraction or 0.0),
-        )
+        """Give resources for a solve; ``report`` gets the part that is done, if known, and what is done."""
+        return cls(resources.executor, resources.memory_limit_bytes, on_plan=on_plan, progress=report)
 
     def part(self, number: int, count: int, name: str) -> "Execution":
         """Give one of several parts of the work its share of the progress, and its name."""

@@ -38,6 +38,21 @@ class Contamination:
         """Whether there are any, as far as the likelihood says."""
         return self.gain >= GAIN
 
+    def attributes(self, *, wider: bool) -> dict[str, object]:
+        """Say how many values count less, where ``wider`` noise was taken for some."""
+        said: dict[str, object] = {
+            "outliers": "robust" if wider else "robust: the likelihood found none",
+            "outlier_gain": round(self.gain, 2),
+            "outlier_share": self.share if wider else 0.0,
+        }
+        if wider:
+            said["outlier_std"] = float(np.sqrt(self.variance))
+            said["outlier_comment"] = (
+                "How much a value counts follows from the value itself: error bars hold as simulations show, "
+                "not by theorem."
+            )
+        return said
+
     def excess(self, noise: Array) -> Array:
         """Variance beside the noise that counts each value as much as it is right: 1 / E[1 / variance]."""
         p = np.nan_to_num(self.probability)

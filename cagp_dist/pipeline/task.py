@@ -24,12 +24,12 @@ from cagp_dist.solvers import Solver
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Observations that the solve of a task does not use, or of folds that of their own does not."""
+    """Observations that are predicted without themselves: by no solve used, or by none that predicts them."""
 
     values: Array  # (T, k), NaN where there is none
     X: Array  # positions (k, p)
     known_noise: Array  # variance (k,), 0 where nothing is known of it
-    folds: Indices | None = None  # (k,) from the others of which each is predicted
+    folds: Indices | None = None  # (k,) of each; it is predicted from the other folds
     blocks: Indices | None = None  # (k,) that were held out as a whole
     # places (n, p) and values (T, n) that predict them, where these are points in space and time
     training: tuple[Array, Array] | None = None

@@ -17,10 +17,12 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, CagpError, DataError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.kernels import chosen_by
+from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.censoring import tobit
 from cagp_dist.pipeline.defaults import TRANSFORMS
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, families
+from cagp_dist.pipeline.map_mean import is_read
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.model_settings import ModelSettings
 from cagp_dist.pipeline.narration import Narrator
@@ -299,8 +301,12 @@ class _Whitened:
 def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bool = False) -> str:
     """Say in a sentence what would help values that are not normal, in a call or a job; or nothing.
 
-    Transforms are compared with the correlations that were fitted without one, which is hard on them.
+    Nothing beside a mean that is read or a background, which are in the unit of the values, and of values
+    below limits, which a transform alone does not help. Transforms are compared with the correlations that
+    were fitted without one, which is hard on them.
     """
+    if is_read(learned.mean) or isinstance(learned.mean, Background) or observed.limits is not None:
+        return ""
     values = observed.values[observed.present]
     units = observed.units.strip().lower()
     low, high = float(values.min()), float(values.max())

@@ -35,7 +35,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 0.42, 0.16, 0.56, 0.98
 def map_scales(run: PublishedRun, values: Mapping[str, Array]) -> dict[str, ColourScale]:
     """Colours of the maps by values of the times that are drawn; no ``computational`` where it is nothing."""
     variable, unit = run.variable, spoken(run.variable.units)
-    label = f"{variable.long_name} [{unit}]" if unit else f"{variable.long_name} "
+    label = f"{variable.long_name} [{unit}]" if unit else variable.long_name
     if variable.is_temperature:
         label = "degrees Celsius (above: kelvin)"
     redder = f"{unit} (red: {variable.comparatives[0]} than predicted)".strip()

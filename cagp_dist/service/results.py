@@ -31,7 +31,6 @@ from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeansByLabel
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.recalibration import Distribution, Distributions
-from cagp_dist.pipeline.steps import FEW_PLACES
 from cagp_dist.pipeline.task import Result
 from cagp_dist.predictive import Gaussian
 from cagp_dist.predictive.transforms import transform_of
@@ -510,7 +509,7 @@ def attributes_of(
         "solver_calibration": calibrated,
         **({VARIABLES_OF_RUN: [each.name for each in prepared.variables]} if prepared.variables else {}),
         **_noise_said(prepared, result),
-        **_cross_validation(prepared),
+        **_cross_validation(prepared, result),
         **_blocks(prepared),
         **({} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}),
         **_sharp(result.distributions),
@@ -642,13 +641,13 @@ def _sharp(distributions: Distributions) -> dict[str, object]:
     }
 
 
-def _cross_validation(prepared: PreparedJob) -> dict[str, object]:
+def _cross_validation(prepared: PreparedJob, result: Result) -> dict[str, object]:
     """Say which part the folds of a cross-validation have in the numbers that predict them."""
     wanted = prepared.job.design.test
     if not isinstance(wanted, FoldPoints):
         return {}
     assert prepared.design.in_folds is not None
-    space, test, height = prepared.points.space, prepared.design.test, prepared.design.in_folds.blocks
+    space, height = prepared.points.space, prepared.design.in_folds.blocks
     said = (
         f"{prepared.design.count_folds} folds: each observed place was predicted from the other folds, with "
         "the prior mean fitted to them"
@@ -659,7 +658,7 @@ def _cross_validation(prepared: PreparedJob) -> dict[str, object]:
         said += ", kernel and noise to other times."
     elif prepared.job.prior.fit_to == "field":
         said += ", kernel and noise to the whole field."
-    elif test.size <= FEW_PLACES and prepared.seen is None:
+    elif len({id(model) for model in result.priors.of_folds}) == prepared.design.count_folds:
         said += ", kernel and noise too."
     else:
         said += ", kernel and noise to the half of all folds without its own."

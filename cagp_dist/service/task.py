@@ -335,7 +335,10 @@ class PreparedJob(ChosenPoints):
         """Give values that look wrong the wider noise that was found."""
         if model.excess is None:
             return self
-        return replace(self, points=replace(self.points, excess=model.excess))
+        points, solver = replace(self.points, excess=model.excess), self.solver
+        if self.job.solver.build() is None and self.seen is None:  # rings of a grid are for even noise
+            solver = choose_solver(points, self.design.train)
+        return replace(self, points=points, solver=solver)
 
     def _not_beside_censored(self) -> str:
         """Name what draws of censored values do not have."""

@@ -7,7 +7,6 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.fields.checked import CheckedObservations
-from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.robust_fit import looks_wrong
 from cagp_dist.pipeline.transform_choice import advice_of_means, advice_of_values, has_many_zeros
@@ -42,7 +41,7 @@ def words_of_values(prepared: PreparedJob, model: FittedModel, executor: Executo
     found: dict[str, str] = {}
     if prepared.variables or prior.is_previous:
         return found
-    if not (prior.transforms or prior.reads_mean or isinstance(model.mean, Background)):
+    if not prior.transforms:
         found["values_advice"] = advice_of_values(observed, model, in_job=True)
     rain = not prior.transforms and has_many_zeros(observed)
     if prior.outliers == "keep" and prepared.recalibration.method == "none" and not rain:
@@ -77,17 +76,10 @@ def outliers_said(model: FittedModel) -> dict[str, object]:
     found = model.outliers
     if found is None:
         return {}
-    said: dict[str, object] = {
-        "outliers": "robust" if model.excess is not None else "robust: the likelihood found none",
-        "outlier_gain": round(found.gain, 2),
-        "outlier_share": found.share if model.excess is not None else 0.0,
-    }
+    said = found.attributes(wider=model.excess is not None)
     if model.excess is not None:
-        said["outlier_std"] = float(np.sqrt(found.variance))
-        said["outlier_comment"] = (
-            "How much a value counts follows from the value itself: error bars hold as simulations show, not "
-            "by theorem. outlier_probability of group observations is that of being wrong."
-        )
+        of = "outlier_probability of group observations is that of being wrong."
+        said["outlier_comment"] = f"{said['outlier_comment']} {of}"
     return said
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import DataError
-from cagp_dist.pipeline import Observations, Split
+from cagp_dist.pipeline import Observations, Resources, Split
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -132,3 +132,12 @@ def test_a_task_without_recalibration_is_scored_by_the_distributions_of_its_fold
         np.testing.assert_allclose(result.solution.mean[:, left], by_hand.mean.T, rtol=1e-10)
         score = (points.values[:, left] - by_hand.mean.T) / np.sqrt(by_hand.variance + 0.25)
         np.testing.assert_allclose(result.scores.normal_score[:, left], score, rtol=1e-6, atol=1e-7)
+
+
+def test_what_is_done_reaches_who_asked():
+    heard = []
+    execution = Execution.on(
+        Resources(SerialExecutor()), report=lambda fraction, text: heard.append((fraction, text))
+    )
+    execution.part(2, 10, "fold 3 of 10").progress(0.5, "sweep 4")
+    assert heard == [(0.25, "fold 3 of 10, sweep 4")]

@@ -140,6 +140,16 @@ def test_numbers_that_were_fitted_are_numbers_of_a_job(floats):
     assert json.loads(xr.open_zarr(path).attrs["prior"])["depth_kernel"] in ("matern12", "matern32", "metric")
 
 
+@pytest.mark.exhaustive
+def test_a_run_says_to_what_the_numbers_of_its_folds_were_fitted(floats):
+    """Few places have a fit of their own in each fold, but for kernels with many numbers."""
+    root, job, _ = floats
+    folds = job.replace('{ kind = "random", count = 7, seed = 3 }', '{ kind = "folds", count = 4 }')
+    (root / "folds.toml").write_text(folds.replace("/out", "/folds"))
+    said = xr.open_zarr(cagp.run(root / "folds.toml").path).attrs["cross_validation"]
+    assert said.endswith(", kernel and noise to the half of all folds without its own.")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [

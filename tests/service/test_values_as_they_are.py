@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError
@@ -121,6 +122,34 @@ def test_outliers_count_less_as_in_a_call(folder):
     np.testing.assert_allclose(used.outlier_probability.values[wrong], 1.0, atol=1e-6)
     assert used.outlier_probability.values[~wrong].max() < 0.5
     assert root["outlier_share"] == pytest.approx(found.attrs["outlier_share"], rel=1e-8)
+
+
+@pytest.mark.exhaustive
+def test_a_grid_whose_values_count_differently_has_no_rings(folder):
+    """Whose solver is not said to be that of the grid with even noise."""
+    latitude, longitude = np.arange(-70.5, 71.0, 3.0), np.arange(0.0, 360.0, 3.0)
+    rng = np.random.default_rng(1)
+    values = np.cos(np.deg2rad(latitude))[:, None] + np.sin(np.deg2rad(longitude))
+    values = 10.0 + values + 0.1 * rng.standard_normal(values.shape)
+    values[[10, 30], [20, 90]] = 60.0
+    field = xr.Dataset(
+        {"no2": (("latitude", "longitude"), values)}, {"latitude": latitude, "longitude": longitude}
+    )
+    field.to_netcdf(folder / "grid.nc", engine="h5netcdf")
+    outcome = run(
+        job(
+            folder,
+            "grid",
+            observations={"source": f"file:{folder / 'grid.nc'}", "times": ["2020-01-01"], "units": "1"},
+            design={"train": {"kind": "all"}, "test": {"kind": "random", "count": 20, "seed": 2}},
+            prior={"outliers": "robust"},
+            solver={"name": "auto"},
+        )
+    )
+    root = read_group(outcome.path).attrs
+    assert root["outlier_share"] > 0.0
+    assert root["solver"].startswith("auto: neighbours, ")
+    assert "nearest neighbours" in root["solver"]
 
 
 def test_a_run_says_that_values_look_wrong(folder, caplog):

@@ -219,31 +219,28 @@ class OutputTable(JobTable):
         return folder_of(self.root)
 
 
+def _keys_of(table: type[JobTable]) -> str:
+    """Give what is expected of a table."""
+    return f"the keys {', '.join(field.alias or name for name, field in table.model_fields.items())}"
+
+
 class Job(JobTable):
     """A checked job file."""
 
-    observations: ObservationsTable = key(..., "the keys source, variable, times")
-    design: DesignTable = key(..., "the keys train, test, calibration, map, targets, regions")
-    prior: PriorTable = key(
-        PriorTable(), "the keys kernel, mean, fit_to, fit_times, lengthscale, variance, noise_variance"
-    )
+    observations: ObservationsTable = key(..., _keys_of(ObservationsTable))
+    design: DesignTable = key(..., _keys_of(DesignTable))
+    prior: PriorTable = key(PriorTable(), _keys_of(PriorTable))
     solver: AnySolverTable = key(
         AutoTable(),
         'a table with the name of a solver, or with name = "auto"',
         {"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024},
         discriminator="name",
     )
-    recalibration: RecalibrationTable = key(RecalibrationTable(), "the keys method, levels, split")
-    cluster: ClusterTable = key(
-        ClusterTable(), "the keys scheduler, workers, threads, memory_limit, insecure"
-    )
-    runtime: RuntimeTable = key(
-        RuntimeTable(),
-        "the keys attempts, silence_seconds, idle_seconds, stall_seconds, rejoin_seconds, "
-        "worker_seconds, start_after, queue_seconds, total_seconds, checkpoint_seconds",
-    )
-    output: OutputTable = key(OutputTable(), "the keys root, keep_weights, keep")
-    notify: NotifyTable | None = key(None, "the keys on, command, url, headers, timeout_seconds")
+    recalibration: RecalibrationTable = key(RecalibrationTable(), _keys_of(RecalibrationTable))
+    cluster: ClusterTable = key(ClusterTable(), _keys_of(ClusterTable))
+    runtime: RuntimeTable = key(RuntimeTable(), _keys_of(RuntimeTable))
+    output: OutputTable = key(OutputTable(), _keys_of(OutputTable))
+    notify: NotifyTable | None = key(None, _keys_of(NotifyTable))
     _text: str = PrivateAttr(default="")
 
     @model_validator(mode="before")
