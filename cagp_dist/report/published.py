@@ -420,7 +420,8 @@ def _biases_of(group: OpenGroup) -> Biases:
 def _used_of(group: OpenGroup) -> tuple[Array, Array]:
     """Read where something was observed."""
     longitude, latitude = _where(group)
-    there = np.isfinite(next(group.of("")))
+    # as it is: how many values are missing is said of all times together
+    there = np.isfinite(group.dataset[group.variable.name].values)
     return longitude[there], latitude[there]
 
 
