@@ -31,7 +31,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
 from cagp_dist.pipeline.fitted_model import families
 from cagp_dist.pipeline.integration import check_hyperparameters
-from cagp_dist.pipeline.labels import check_groups, with_pairs
+from cagp_dist.pipeline.labels import check_groups, one_depth, said_of_one_depth, with_pairs, without_depths
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, is_estimated, is_read
 from cagp_dist.pipeline.model_settings import KernelLike
 from cagp_dist.pipeline.observations import Observations
@@ -185,18 +185,11 @@ def _check_limits(model: "Kriging", observed: ObservedObject, *, part: bool) -> 
 
 def _without_one_depth(observed: ObservedObject) -> ObservedObject:
     """Leave depths out where all are the same."""
-    points = observed.points
-    if observed.depths is None:
+    depth = one_depth(observed.points)
+    if depth is None:
         return observed
-    seen = points.beside[DEPTH][points.there]
-    if np.ptp(seen) > 0.0:
-        return observed
-    warn(
-        f"all observations have the depth {seen[0]:g}, so the change of the field with depth is unknown: "
-        "depth is ignored, and the map is for this depth alone."
-    )
-    beside = {axis: own for axis, own in points.beside.items() if axis != DEPTH}
-    return replace(observed, points=replace(points, beside=beside))
+    warn(said_of_one_depth(depth))
+    return replace(observed, points=without_depths(observed.points))
 
 
 BY_VARIABLE = ("noise_std", "units", "mean")  # arguments that may be mappings, by variable

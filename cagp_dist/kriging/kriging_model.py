@@ -583,7 +583,7 @@ class Kriging:
         """Learn the transform of the values, if there is one, and kernel and noise."""
         settings, execution = settings_of(self, observed, mean), Execution.on(call.resources)
         self.transform_: Transform | None = None
-        self._compared: Mapping[str, float] = {}
+        self._compared = ""
         limits = observed.points.limits is not None
         if transforms(self):
             check_transform(self, observed, mean)
@@ -591,7 +591,7 @@ class Kriging:
             found = transform_of_values(
                 observed.points, self.transform, settings, execution, narrator=call.narrator
             )
-            self._compared = found.log_likelihoods
+            self._compared = found.text()
             if limits or not isinstance(found.chosen, Identity):
                 self.transform_ = found.chosen
                 observed = replace(observed, points=observed.points.transformed(found.chosen))
@@ -799,9 +799,7 @@ class Kriging:
         if self._advice:
             result.attrs["values_advice"] = self._advice
         if self._compared:
-            result.attrs["transform_log_likelihoods"] = ", ".join(
-                f"{name} {value:.1f}" for name, value in self._compared.items()
-            )
+            result.attrs["transform_log_likelihoods"] = self._compared
         return with_system(result, targets)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:

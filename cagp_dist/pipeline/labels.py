@@ -30,6 +30,27 @@ class Labels:
 NO_LABELS = Labels()
 
 
+def one_depth(points: Observations) -> float | None:
+    """Give the depth of all observations; None where they have several, or none."""
+    if DEPTH not in points.beside:
+        return None
+    seen = points.beside[DEPTH][points.there]
+    return None if np.ptp(seen) > 0.0 else float(seen[0])
+
+
+def without_depths(points: Observations) -> Observations:
+    """Leave depths out, as where there is only one."""
+    return replace(points, beside={axis: own for axis, own in points.beside.items() if axis != DEPTH})
+
+
+def said_of_one_depth(depth: float) -> str:
+    """Say what follows where all observations have one depth."""
+    return (
+        f"all observations have the depth {depth:g}, so the change of the field with depth is unknown: depth "
+        "is ignored, and the map is for this depth alone."
+    )
+
+
 def check_groups(points: Observations, axes: Sequence[str]) -> None:
     """Raise `ArgumentError` where groups tell nothing: none, one for all observations, or one for each."""
     for axis in axes:

@@ -74,6 +74,10 @@ class Compared:
     chosen: Transform
     log_likelihoods: Mapping[str, float]
 
+    def text(self) -> str:
+        """Give the log-likelihoods by name."""
+        return ", ".join(f"{name} {value:.1f}" for name, value in self.log_likelihoods.items())
+
 
 def compared_by_fits(asked: str, least: float) -> tuple[str, ...]:
     """Name the transforms that are compared by likelihood, where ``least`` is the least value."""

@@ -200,7 +200,7 @@ def run(
             prepared = without_flagged(prepared, found, field, fit_field, output.earlier)
         if job.prior.transforms:
             chosen = work.done("Transform", partial(_transformed, prepared))
-            prepared, compared = chosen.prepared, chosen.compared()
+            prepared, compared = chosen.prepared, chosen.by.text()
         fit, model = _fit(prepared, work, checkpoints)
         check_goes_on(prepared, model)
         words = _logged(words_of_values(prepared, model, workers()))

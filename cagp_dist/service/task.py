@@ -63,7 +63,15 @@ from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.field_fit import ways_in_depth
 from cagp_dist.pipeline.fitted_model import FittedModel, ellipse_of
-from cagp_dist.pipeline.labels import Labels, check_groups, shared_errors, with_pairs
+from cagp_dist.pipeline.labels import (
+    Labels,
+    check_groups,
+    one_depth,
+    said_of_one_depth,
+    shared_errors,
+    with_pairs,
+    without_depths,
+)
 from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, known_at, known_of, unknown_text
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -624,8 +632,7 @@ def _fit_points(
     found, deep = _known_points(job, fit_field, mean), depths_of(field)
     if deep is None or DEPTH in points.beside:
         return found
-    kept = found.keep(found.beside[DEPTH] == deep.values[0])
-    return replace(kept, beside={axis: own for axis, own in kept.beside.items() if axis != DEPTH})
+    return without_depths(found.keep(found.beside[DEPTH] == deep.values[0]))
 
 
 def mean_of_job(job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None) -> JobMean:
@@ -892,23 +899,19 @@ def choose_points(
 
 def _in_depth(points: Observations, maps: Array | None, wanted: Wanted | None) -> Observations:
     """Leave depths out where all observations have one, and nothing is wanted at others."""
-    seen = points.beside[DEPTH][points.there]
-    if np.ptp(seen) > 0.0:
+    depth = one_depth(points)
+    if depth is None:
         return points
     asked = {"[design] map": maps, "[design] targets": None if wanted is None else wanted.depths}
     for what, depths in asked.items():
-        if depths is not None and (depths != seen[0]).any():
+        if depths is not None and (depths != depth).any():
             raise ConfigurationError(
-                f"all observations have the depth {seen[0]:g}, and {what} has others, of which nothing is "
+                f"all observations have the depth {depth:g}, and {what} has others, of which nothing is "
                 "known; expected this depth.",
                 key="depth-of-targets",
             )
-    logger.warning(
-        "all observations have the depth %g, so the change of the field with depth is unknown: depth is "
-        "ignored, and the map is for this depth alone.",
-        seen[0],
-    )
-    return replace(points, beside={axis: own for axis, own in points.beside.items() if axis != DEPTH})
+    logger.warning(said_of_one_depth(depth))
+    return without_depths(points)
 
 
 def _recalibration(job: Job, points: Observations, design: Design, solver: Solver) -> Recalibration:

@@ -1,11 +1,10 @@
 """Which transform the values of a job have, chosen by what it observes as a call chooses."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.narration import Narrator
-from cagp_dist.pipeline.transform_choice import transform_of_values
+from cagp_dist.pipeline.transform_choice import Compared, transform_of_values
 from cagp_dist.service.task import PreparedJob
 
 
@@ -13,18 +12,14 @@ class TransformedJob(NamedTuple):
     """A job whose points have transformed values, and what the choice was by."""
 
     prepared: PreparedJob
-    log_likelihoods: Mapping[str, float]  # on one scale, by name; empty where there was nothing to compare
+    by: Compared  # without likelihoods where there was nothing to compare
 
     def line(self) -> str:
         """Say which it is, and how the others compare."""
         transform = self.prepared.points.transform
-        compared = self.compared()
+        compared = self.by.text()
         said = "none" if transform is None else transform.text
-        return f"{said}; log-likelihoods: {compared}" if len(self.log_likelihoods) > 1 else said
-
-    def compared(self) -> str:
-        """Log-likelihoods of transforms, as calls write them."""
-        return ", ".join(f"{name} {value:.1f}" for name, value in self.log_likelihoods.items())
+        return f"{said}; log-likelihoods: {compared}" if len(self.by.log_likelihoods) > 1 else said
 
 
 def transformed_job(prepared: PreparedJob, execution: Execution) -> TransformedJob:
@@ -32,4 +27,4 @@ def transformed_job(prepared: PreparedJob, execution: Execution) -> TransformedJ
     asked, task = prepared.job.prior.transform, prepared.task
     with Narrator(shown=False) as told:
         found = transform_of_values(task.observed, asked, task.model, execution, narrator=told)
-    return TransformedJob(prepared.transformed(found.chosen), found.log_likelihoods)
+    return TransformedJob(prepared.transformed(found.chosen), found)
