@@ -30,7 +30,7 @@ FIT_DRAWS, ROUNDS = 8, 3  # of a fit, which follows the draws and is followed by
 SWEEPS = 50
 
 # Observed places up to which full conditionals are of all others; beyond, of so many neighbours
-MOST_DENSE, NEIGHBOURS = 2_000, 32
+MOST_DRAWN_DENSE, NEIGHBOURS = 2_000, 32
 
 PLACES_AT_ONCE = 1_024
 
@@ -56,7 +56,7 @@ def drawn(observed: Observations, model: FittedModel, *, draws: int, seed: int =
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(CENSORED, field, draws)))
         prior = model.prior(observed, places, np.array([field]))
         z, X = observed.values[field, places], observed.X[places]
-        way = _dense if places.size <= MOST_DENSE else _by_neighbours
+        way = _dense if places.size <= MOST_DRAWN_DENSE else _by_neighbours
         found = way(prior, X, z, np.flatnonzero(hidden), draws, generator)
         rows = slice(field * draws, (field + 1) * draws)
         values[rows, places[hidden]] = found.T

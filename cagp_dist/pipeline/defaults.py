@@ -13,7 +13,7 @@ NUGGET = "auto"
 RECALIBRATION = "none"
 RECALIBRATION_BY_POINTS = "local-scale"  # Of calibration points that are kept without a method
 # Points anywhere up to which the likelihood is exact, some seconds; beyond, it is Vecchia's
-MOST_DENSE = 2_000
+MOST_FITTED_DENSE = 2_000
 # Points times times of a fit: beyond, evenly spread times are fitted to, which say nearly as much
 MOST_VALUES = 5_000_000
 NO_NUGGET = 1e-6  # Nugget in units of the least known noise where none was found beside it

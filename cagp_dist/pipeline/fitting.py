@@ -25,7 +25,7 @@ from cagp_dist.likelihood.numbering import Families
 from cagp_dist.likelihood.replicates import effective_fields
 from cagp_dist.likelihood.starts import Start
 from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS, conditionals_text
-from cagp_dist.pipeline.defaults import MOST_DENSE, MOST_VALUES, NO_NUGGET
+from cagp_dist.pipeline.defaults import MOST_FITTED_DENSE, MOST_VALUES, NO_NUGGET
 from cagp_dist.pipeline.grid_places import grid_if_any
 from cagp_dist.pipeline.map_mean import residuals_about
 from cagp_dist.pipeline.observations import Observations
@@ -83,8 +83,8 @@ class Sites:
 def choose_sites(observed: Observations, places: Indices, *, gridded: bool) -> Sites:
     """Choose of some places (ascending) and all times those that decide, and how their likelihood is found.
 
-    Exactly by rings where a grid is whole or nearly so, exactly by a dense factor up to `MOST_DENSE` points,
-    else by Vecchia's likelihood. With gaps, some times decide, and the points that all of these have.
+    Exactly by rings where a grid is whole or nearly so, exactly by a dense factor up to `MOST_FITTED_DENSE`
+    points, else by Vecchia's likelihood. With gaps, some times decide, and the points that all of these have.
     """
     chosen, times, present = places, np.arange(observed.fields), observed.present[:, places]
     if not present.all():
@@ -93,7 +93,7 @@ def choose_sites(observed: Observations, places: Indices, *, gridded: bool) -> S
     found = None
     if gridded and observed.functionals is None and observed.space.has_latitudes:
         found = grid_of_most(observed.north[chosen], observed.east[chosen])
-    if found is not None and chosen.size <= MOST_DENSE and found[1].size < found[0].size:
+    if found is not None and chosen.size <= MOST_FITTED_DENSE and found[1].size < found[0].size:
         found = None  # so few points with gaps are quicker by a dense factor
     if found is not None:
         grid, kept, places_in_grid = found
@@ -104,7 +104,7 @@ def choose_sites(observed: Observations, places: Indices, *, gridded: bool) -> S
 
 def method_of(points: int) -> Method:
     """Choose the likelihood of so many points that are no grid."""
-    return "dense" if points <= MOST_DENSE else "vecchia"
+    return "dense" if points <= MOST_FITTED_DENSE else "vecchia"
 
 
 def _spread(times: Indices, points: int) -> Indices:

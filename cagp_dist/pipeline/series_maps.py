@@ -24,7 +24,7 @@ from cagp_dist.pipeline.resources import Resources
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.solvers import Solver
-from cagp_dist.solvers.solver_choice import MOST_DENSE
+from cagp_dist.solvers.solver_choice import MOST_SOLVED_DENSE
 from cagp_dist.space_time import SpaceTime
 from cagp_dist.text import counted
 from cagp_dist.time_factors import Periodic
@@ -58,7 +58,7 @@ def series_map(
     """Arrange a map by place and hour; None where that is not what it is, or neighbours are the way."""
     noise = learned.noise_variance
     there = observed.there
-    chosen_here = solver == "auto" and there.size > MOST_DENSE
+    chosen_here = solver == "auto" and there.size > MOST_SOLVED_DENSE
     if not chosen_here or targets.cells is not None or not is_product(learned.kernel):
         return None
     hours, of_hour = np.unique(observed.X[there, -1], return_inverse=True)

@@ -8,7 +8,7 @@ from cagp_dist.gram.left_out_groups import ALONE, MEMBERS, OWN
 from cagp_dist.kernels import chosen_by
 from cagp_dist.likelihood.fit_work import FitSize, fit_work
 from cagp_dist.likelihood.kernel_choice import KERNELS_COMPARED
-from cagp_dist.pipeline.censoring import DRAWS, MOST_DENSE, NEIGHBOURS, SWEEPS
+from cagp_dist.pipeline.censoring import DRAWS, MOST_DRAWN_DENSE, NEIGHBOURS, SWEEPS
 from cagp_dist.pipeline.checking import FEW, MANY, MANY_MORE
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import components_of
@@ -41,7 +41,7 @@ def work_of_draws(n: int, hidden: int, *, fields: int = 1, draws: int = DRAWS) -
 
     By rows of the inverse of the Gram matrix, or by neighbours.
     """
-    if n <= MOST_DENSE:
+    if n <= MOST_DRAWN_DENSE:
         once = n * n * (ENTRY_FLOPS + n // 3 + 2 * hidden)
         each, sweeps = 2 * hidden, SWEEPS
         held = 2 * n * n + 3 * n * hidden + 2 * n * draws * fields

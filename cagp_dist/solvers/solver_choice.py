@@ -5,7 +5,7 @@ from cagp_dist.solvers.exact.exact_solvers import Cholesky, Rings
 from cagp_dist.solvers.interface import Solver
 from cagp_dist.solvers.local.neighbours import Neighbours
 
-MOST_DENSE = 5_000  # Observed points up to which a dense factor is the solver: a second or two, 0.4 GB
+MOST_SOLVED_DENSE = 5_000  # Observed points up to which a dense factor is the solver: a second or two, 0.4 GB
 
 # Part of the grid that missing points may be where rings are chosen: beyond, they are more than the observed
 LARGEST_GAP = 0.5
@@ -35,6 +35,6 @@ def chosen_solver(n: int, *, size: int = 0, missing: int = 0) -> Solver:
         0 where they lie on none, or where noise varies along a latitude.
     """
     whole = size > 0 and missing == 0
-    if n <= MOST_DENSE and not whole:
+    if n <= MOST_SOLVED_DENSE and not whole:
         return Cholesky()
     return Rings() if size > 0 and few_gaps(size, missing) else NEIGHBOURS

@@ -39,7 +39,7 @@ def test_the_kernel_is_chosen_and_said(stations):
 def test_the_fit_to_a_large_grid_with_gaps_is_exact(gappy, monkeypatch):
     """Its likelihood by rings is the dense one, which smaller sets of points have."""
     dense = cagp.Kriging(mean=280.0).fit(gappy).fit_result_
-    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_DENSE", 100)
+    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_FITTED_DENSE", 100)
     result = cagp.Kriging(mean=280.0).fit(gappy).fit_result_
     assert (dense.method, result.method) == ("dense", "rings")
     assert result.points == dense.points == int(gappy.notnull().sum())

@@ -34,7 +34,7 @@ def complete_grid(missing=0.0):
 @pytest.fixture
 def small(monkeypatch):
     """Few observations count as many."""
-    monkeypatch.setattr(series_maps, "MOST_DENSE", 0)
+    monkeypatch.setattr(series_maps, "MOST_SOLVED_DENSE", 0)
 
 
 def test_complete_grids_are_mapped_exactly_by_modes_and_say_so(small):

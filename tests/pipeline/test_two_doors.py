@@ -304,7 +304,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_solver_follows_from_the_points_alone(folder, layout, monkeypatch):
     """In both doors, with the same bits whatever memory and workers there are."""
-    monkeypatch.setattr(solver_choice, "MOST_DENSE", 50)
+    monkeypatch.setattr(solver_choice, "MOST_SOLVED_DENSE", 50)
     change, expected = LAYOUTS[layout]
     source, name, asked = f"table:{folder / 'stations.csv'}", "t", {"value": "t"}
     if change is not None:

@@ -30,8 +30,8 @@ def test_draws_take_the_bytes_and_steps_that_are_planned(most_dense, monkeypatch
     points, _ = observed(150, 0.0, 7)
     threshold = float(np.quantile(points.values, 0.3))
     hidden = points.transformed(Censored(Identity(), threshold, threshold))
-    monkeypatch.setattr(censoring, "MOST_DENSE", most_dense)
-    monkeypatch.setattr("cagp_dist.pipeline.values_plans.MOST_DENSE", most_dense)
+    monkeypatch.setattr(censoring, "MOST_DRAWN_DENSE", most_dense)
+    monkeypatch.setattr("cagp_dist.pipeline.values_plans.MOST_DRAWN_DENSE", most_dense)
     censoring.drawn(hidden, MODEL, draws=2)  # compiled
     steps, below = [0], censoring._below
 

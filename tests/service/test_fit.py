@@ -165,7 +165,9 @@ def with_field(text):
 
 
 def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypatch):
-    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_DENSE", 500)  # beyond, a dense factor is not used
+    monkeypatch.setattr(
+        "cagp_dist.pipeline.fitting.MOST_FITTED_DENSE", 500
+    )  # beyond, a dense factor is not used
     whole = job_text.replace(
         '{ kind = "random", count = 250, seed = 0, weight = "equal" }', '{ kind = "all" }'
     )
@@ -270,7 +272,7 @@ def spoiled(field, prepared):
     ],
 )
 def test_values_that_were_not_observed_are_not_read(field, job_text, train, monkeypatch):
-    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_DENSE", 150)
+    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_FITTED_DENSE", 150)
     text = job_text.replace('{ kind = "random", count = 250, seed = 0, weight = "equal" }', train)
     job, whole = parse_job(text), parse_job(with_field(text))
     other = spoiled(field, prepare_job(job, field))
@@ -349,7 +351,7 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(fitted_job):
 
 
 def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
-    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_DENSE", 100)
+    monkeypatch.setattr("cagp_dist.pipeline.fitting.MOST_FITTED_DENSE", 100)
     prepared = prepare_job(parse_job(job_text), field)
     fitted = fitted_in(prepared)
     assert (fitted.result.method, fitted.result.points) == ("vecchia", 250)
