@@ -125,7 +125,7 @@ def test_the_default_job_is_done_by_its_services(
     run = current_run(tmp_path / "out")
     assert run is not None
     with xr.open_zarr(run, group="calibration", consolidated=False) as scores:
-        inside = scores.coverage.sel(level=0.9).item()
+        inside = float(scores.coverage.sel(level=0.9).load())
     assert inside == pytest.approx(0.9, abs=3.0 * np.sqrt(0.9 * 0.1 / 1000))  # of 1,000 held out
     assert (tmp_path / "out" / "report").is_dir()
 
