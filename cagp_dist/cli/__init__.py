@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 NOT_CONVERGED = 3
 
 app = typer.Typer(
-    help="Gaussian-process maps of weather and climate, with error bars that include unfinished computation.",
+    help="Maps of observations by kriging (Gaussian-process regression), with error bars that are checked.",
     epilog="Start with [bold]cagp demo[/bold].",
     no_args_is_help=True,
     add_completion=False,

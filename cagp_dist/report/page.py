@@ -200,8 +200,11 @@ def _lede(run: PublishedRun) -> str:
     each = " at each time" if len(run.times) > 1 else ""
     if observed is not None and _has_gaps(run):
         count, each = f"{observed:,} observed places", ", not all of them at each time"
-    exact = run.attributes.text("status") in LEAVES_NOTHING
-    bars = "solved exactly" if exact else "error bars include unfinished computation"
+    status, bars = run.attributes.text("status"), "error bars include unfinished computation"
+    if status in LEAVES_NOTHING:
+        bars = "solved exactly"
+    elif status == Status.NEIGHBOURS.value:
+        bars = "each place is predicted from those near it"
     return f"{count}{each}; {bars}; checked at {run.points.latitude_degrees.size:,} held-out points."
 
 

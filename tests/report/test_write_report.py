@@ -362,6 +362,8 @@ def test_text_of_the_run_is_escaped(tmp_path: Path) -> None:
     ("attributes", "phrase", "pill"),
     [
         ({"status": "exact"}, "the solver finished the computation", "pill good"),
+        ({"status": "neighbours"}, "; each place is predicted from those near it; checked at", "pill good"),
+        ({"status": "completed"}, "; error bars include unfinished computation; checked at", "pill good"),
         ({"status": "breakdown"}, "the solver broke down after 1 iteration;", "pill bad"),
         ({"solver_calibration": "approximate"}, "usually too wide, sometimes too narrow", "pill good"),
         (
