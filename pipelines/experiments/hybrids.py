@@ -24,7 +24,15 @@ from cagp_dist.cartography.chart_style import MUTED
 from cagp_dist.runtime import SerialExecutor, single_threaded_blas
 from cagp_dist.solvers import Solver
 from pipelines.experiments.limits import Points
-from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
+from pipelines.experiments.output import (
+    COLOURS,
+    count_ticks,
+    drawn,
+    few_colours,
+    parser,
+    plain_ticks,
+    print_table,
+)
 
 OBSERVED, PREDICTED, BLOCK, FIELDS, SIMULATIONS = 1024, 100, 128, 20, 100
 QUICK_OBSERVED, QUICK_PREDICTED, QUICK_BLOCK, QUICK_FIELDS, QUICK_SIMULATIONS = 160, 20, 20, 3, 10
@@ -242,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ),
     )
     draw(chosen.output / "hybrids.png", found)
+    few_colours(chosen.output / "hybrids.png")
     (chosen.output / "hybrids.json").write_text(json.dumps([asdict(row) for row in found], indent=1))
 
 
