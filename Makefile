@@ -39,7 +39,8 @@ $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
 	@echo "Installing the tools for tests, style and documentation into .venv."
 	$(INSTALL) --requirement requirements-dev.lock
 	@$(BIN)/python -m pip check
-	-@$(BIN)/python -m pytest --collect-only -q > /dev/null  # compiles the modules of tests once, not in each process
+	@echo "Compiling what tests need."  # and their modules, once and not in each process
+	@$(BIN)/python -m pytest --collect-only -q > /dev/null & $(BIN)/python -m cagp_dist.preload --all && wait
 	@touch $@
 
 demo: install ## the main job on the built-in field: score table, maps, report

@@ -1,11 +1,12 @@
 """Makes a Dask worker ready before it takes tasks: ``dask worker --preload cagp_dist.preload``.
 
 Otherwise the first task of a worker takes a second or two more, and where it stands in for a lost one all
-others wait for it. ``python -m cagp_dist.preload`` compiles the same functions and those that fewer calls
-need, and keeps them on disk.
+others wait for it. ``python -m cagp_dist.preload`` compiles the same functions and keeps them on disk, with
+``--all`` those that fewer calls need as well.
 """
 
 import contextlib
+import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -117,5 +118,6 @@ def seldom_evaluated() -> list[Callable[[], object]]:
 
 if __name__ == "__main__":
     evaluate_every_way()
-    for evaluate in seldom_evaluated():
-        evaluate()
+    if "--all" in sys.argv:
+        for evaluate in seldom_evaluated():
+            evaluate()
