@@ -50,7 +50,7 @@ kernel = "matern32"
 mean = "constant"
 
 [solver]
-name = "cholesky"                 # exact; for more than some 10,000 stations take block-gauss-seidel
+name = "auto"                     # exact up to 5,000 stations, by neighbours beyond
 
 [output]
 root = {root}
