@@ -40,7 +40,8 @@ $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
 	$(INSTALL) --requirement requirements-dev.lock
 	@$(BIN)/python -m pip check
 	@echo "Compiling what tests need."  # and their modules, once and not in each process
-	@$(BIN)/python -m pytest --collect-only -q > /dev/null & $(BIN)/python -m cagp_dist.preload --all && wait
+	@$(BIN)/python -m pytest --collect-only -q > /dev/null & collecting=$$!; \
+	    $(BIN)/python -m cagp_dist.preload --all && wait $$collecting
 	@touch $@
 
 demo: install ## the main job on the built-in field: score table, maps, report
@@ -61,15 +62,19 @@ torture: install-dev ## kill, freeze and damage what jobs run on, hours; TORTURE
 	$(BIN)/python -m tests.torture $(TORTURE_ARGS)
 
 bench: install ## speed and memory against NumPy and SciPy, as ratios of one run
+	@$(BIN)/python -m cagp_dist.preload --all
 	$(BIN)/python -m pipelines.benchmarks $(BENCH_ARGS)
 
 peers: install ## speed, memory and scores of other programs (made in .peers/) beside ours
+	@$(BIN)/python -m cagp_dist.preload --all
 	$(BIN)/python -m pipelines.benchmarks.peers $(PEERS_ARGS)
 
 proof: install ## public tables by us and by other programs (made in .peers/), and the page docs/proof.md; PROOF_ARGS=--help
+	@$(BIN)/python -m cagp_dist.preload --all
 	$(BIN)/python -m pipelines.proof $(PROOF_ARGS)
 
 experiments: install ## those of the documentation at full length, hours; EXPERIMENTS_ARGS=--help lists them
+	@$(BIN)/python -m cagp_dist.preload --all
 	$(BIN)/python -m pipelines.experiments $(EXPERIMENTS_ARGS)
 
 docs: install-dev ## the documentation, its English checked, its pages executed; DOCS_SITE=FOLDER puts it beside other versions

@@ -2,8 +2,9 @@
 # schedule.sh SECONDS JOB.toml [OPTION...]
 #
 # Makes a pass over the times of a job now, and again so many seconds after each end; brings the page over all
-# runs of out/ and that of `cagp view`, out/report/maps, up to date, and looks whether the error bars hold. The exit code of the last pass, or 4 for error
-# bars that do not hold, is in last-exit-code in the folder for temporary files.
+# runs of out/ up to date, and, when there is a new run, that of `cagp view`, out/report/maps; and looks
+# whether the error bars hold. The exit code of the last pass or page, or 4 for error bars that do not hold, is in
+# last-exit-code in the folder for temporary files.
 # SIGTERM is passed on to the pass, which keeps what it has done.
 set -u
 every=$1
@@ -11,6 +12,7 @@ shift
 last=${TMPDIR:-/tmp}/last-exit-code
 echo 0 > "$last"
 child=
+shown=
 trap 'kill -TERM "$child" 2> /dev/null; wait "$child"; exit 143' TERM INT
 while :; do
     cagp daily "$@" &
@@ -19,7 +21,15 @@ while :; do
     code=$?
     if [ "$code" -eq 0 ]; then
         cagp report out && cagp index out
-        cagp view out --export out/report/maps # of places in a plane there is none
+        current=$(cat out/CURRENT; readlink out/series.zarr)
+        if [ "$current" != "$shown" ]; then
+            cagp view out --export out/report/maps
+            page=$?
+            case $page in
+            0 | 2) shown=$current ;; # 2: of places in a plane there is no such page
+            *) code=$page ;;
+            esac
+        fi
         cagp drift out || code=$?
     fi
     echo "$code" > "$last"

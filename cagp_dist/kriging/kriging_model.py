@@ -452,7 +452,7 @@ class Kriging:
     transform_ : Transform or None
         What the values were transformed by, with its numbers; None where by nothing.
     n_features_in_ : int
-        2: latitude and longitude, or x and y.
+        Columns of X: latitude and longitude, or x and y, and one for each covariate of the observations.
 
     Examples
     --------
@@ -613,7 +613,7 @@ class Kriging:
             self._advice = advice_of_values(observed.points, learned)
         self.prior_ = learned.prior(observed.points, *observed.points.patterns()[0])
         self.fit_result_ = result
-        self.n_features_in_ = 2
+        self.n_features_in_ = 2 + len(observed.static)
         self._observed, self._learned = observed, learned
 
     def _task(self, observed: ObservedObject, settings: ModelSettings, targets: MapPoints) -> Task:
@@ -803,7 +803,7 @@ class Kriging:
         return with_system(result, targets)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
-        """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
+        """Coefficient of determination of the mean at X (n, 2 + k), or a data frame, for values y (n,)."""
         values = as_numbers("y", y)
         if self._fitted()[0].variables:
             raise ArgumentError(

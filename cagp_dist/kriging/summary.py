@@ -134,13 +134,23 @@ def _errors(observed: ObservedObject, learned: FittedModel) -> Iterator[str]:
         values = [error.value for error in own]
         if kind == "lengthscale" and observed.space.has_latitudes and len(own) == len(learned.lengthscales):
             # by the change of the distance on the ground with the chord
-            unit, chords = " km", np.minimum(learned.lengthscales, 2.0 * (1.0 - 1e-12))
-            values = (np.array(values) * EARTH_RADIUS_KILOMETRES / np.sqrt(1.0 - chords**2 / 4.0)).tolist()
-        written = [
-            f"none ({error.why})" if error.why else f"{value:.2g}{unit}"
-            for error, value in zip(own, values, strict=True)
-        ]
+            unit = " km"
+            slopes = map(_kilometres_per_chord, learned.lengthscales)
+            values = [value * slope for value, slope in zip(values, slopes, strict=True)]
+        written = [_error(value, unit, error.why) for error, value in zip(own, values, strict=True)]
         yield f"{kind.replace('_', ' ')} {' and '.join(written)}"
+
+
+def _kilometres_per_chord(chord: float) -> float:
+    """Give the change of the distance on the ground with the chord; NaN beyond the diameter of the sphere."""
+    return EARTH_RADIUS_KILOMETRES / sqrt(1.0 - chord**2 / 4.0) if chord < 2.0 else np.nan
+
+
+def _error(value: float, unit: str, why: str) -> str:
+    """Write a standard error, or why there is none."""
+    if not why and not np.isnan(value):
+        return f"{value:.2g}{unit}"
+    return f"none ({why or 'longer than the globe'})"
 
 
 def why_uninformed(observed: ObservedObject, learned: FittedModel, targets: MapTargets) -> str:

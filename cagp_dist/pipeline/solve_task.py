@@ -82,7 +82,8 @@ def solve_task(task: Task, model: FittedModel, steps: Steps, *, learn: Learn | N
 
 def _fits(models: tuple[FittedModel, ...]) -> str:
     """Say how many fits there were."""
-    return f"{counted(len(set(map(id, models))), 'fit')}, each without the folds that it predicts"
+    fits = Priors(models[0], models).fits_of_folds if models else 0
+    return f"{counted(fits, 'fit')}, each without the folds that it predicts"
 
 
 def _errors(found: OutOfSampleErrors | None) -> str:

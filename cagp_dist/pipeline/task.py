@@ -113,6 +113,11 @@ class Priors:
     model: FittedModel
     of_folds: tuple[FittedModel, ...] = ()
 
+    @property
+    def fits_of_folds(self) -> int:
+        """How many fits the priors of the folds are of."""
+        return len(set(map(id, self.of_folds)))
+
     def of_fold(self, number: int) -> FittedModel:
         """Prior by which a fold is predicted."""
         return self.of_folds[number] if self.of_folds else self.model

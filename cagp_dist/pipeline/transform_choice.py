@@ -305,12 +305,10 @@ class _Whitened:
 def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bool = False) -> str:
     """Say in a sentence what would help values that are not normal, in a call or a job; or nothing.
 
-    Nothing beside a mean that is read or a background, which are in the unit of the values, and of values
-    below limits, which a transform alone does not help. Transforms are compared with the correlations that
-    were fitted without one, which is hard on them.
+    But for directions, nothing beside a mean that is read or a background, which are in the unit of the
+    values, and of values below limits. Transforms are compared with the correlations that were fitted without
+    one, which is hard on them.
     """
-    if is_read(learned.mean) or isinstance(learned.mean, Background) or observed.limits is not None:
-        return ""
     values = observed.values[observed.present]
     units = observed.units.strip().lower()
     low, high = float(values.min()), float(values.max())
@@ -320,6 +318,8 @@ def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bo
             "mean, 180, is not between them: map the components, u = -speed * sin(direction) and v = -speed "
             "* cos(direction)."
         )
+    if is_read(learned.mean) or isinstance(learned.mean, Background) or observed.limits is not None:
+        return ""
     if has_many_zeros(observed):
         helps = f"{_asking('auto', in_job)} censors zeros, and gives the probability of one."
         if observed.in_time or observed.grid is not None:  # where zeros are not censored

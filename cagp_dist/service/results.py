@@ -658,7 +658,7 @@ def _cross_validation(prepared: PreparedJob, result: Result) -> dict[str, object
         said += ", kernel and noise to other times."
     elif prepared.job.prior.fit_to == "field":
         said += ", kernel and noise to the whole field."
-    elif len({id(model) for model in result.priors.of_folds}) == prepared.design.count_folds:
+    elif result.priors.fits_of_folds == prepared.design.count_folds:
         said += ", kernel and noise too."
     else:
         said += ", kernel and noise to the half of all folds without its own."

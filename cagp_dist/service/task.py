@@ -346,7 +346,7 @@ class PreparedJob(ChosenPoints):
         points, solver = replace(self.points, excess=model.excess), self.solver
         if self.job.solver.build() is None and self.seen is None:  # rings of a grid are for even noise
             solver = choose_solver(points, self.design.train)
-        return replace(self, points=points, solver=solver)
+        return replace(self, points=points, solver=solver, named=self.run_key)
 
     def _not_beside_censored(self) -> str:
         """Name what draws of censored values do not have."""

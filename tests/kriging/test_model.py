@@ -268,6 +268,13 @@ def test_the_summary_says_why_a_number_has_no_standard_error(truth):
     number = r"\d[\d.e+-]*"
     pattern = rf"lengthscale {number} km, variance {number}, noise variance "
     assert re.fullmatch(pattern + number, errors())
+    fitted = cagp.Kriging(kernel="matern32", noise_std=0.5, nugget_std=0.0).fit(truth)
+    chord, error = fitted.prior_.kernel.lengthscale, fitted.fit_result_.standard_errors.lengthscale
+    ends = (2.0 * 6371.0088 * np.arcsin(0.5 * (chord + side * 1e-6)) for side in (-1.0, 1.0))
+    said = float(
+        re.search(r"lengthscale ([\d.e+-]+) km, variance", fitted.summary().partition("errors: ")[2])[1]
+    )
+    assert said == pytest.approx(error * float(np.diff([*ends])[0]) / 2e-6, rel=0.05)  # two digits
     assert re.fullmatch(pattern + r"none \(it was given\)", errors(noise_std=0.5))
     assert errors(lengthscale=0.8, noise_std=0.5).startswith("lengthscale none (it was given), variance ")
     none = r"none \(no nugget was found beside the known noise\)"

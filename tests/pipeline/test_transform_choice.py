@@ -91,6 +91,16 @@ def test_values_that_are_not_normal_are_told_what_helps(values, units, said):
     assert (said in advice) if said else advice == ""
 
 
+def test_no_transform_is_proposed_beside_a_mean_that_is_read():
+    """But of directions, which have no mean, it is said."""
+    for values, units, said in ((np.exp(Z), "ppm", ""), ((60.0 * Z) % 360.0, "degree", "u = -speed")):
+        observed = Observations.from_points(LAT, LON, values[None], stated_units=units)
+        for mean in ("climatology:normals.nc", [[1.0]]):
+            model = FittedModel(cagp.Matern32(0.04, 1.0), mean, np.asarray(0.0), 0.04)
+            advice = advice_of_values(observed, model)
+            assert (said in advice) if said else advice == ""
+
+
 def test_zeros_that_are_not_censored_are_proposed_to_be_values():
     values = np.maximum(Z, 0.0).round(1)
     timed = replace(Observations.from_points(LAT, LON, values[None], stated_units="mm"), hours=np.zeros(100))

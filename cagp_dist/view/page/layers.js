@@ -1,6 +1,9 @@
 // What the map can show of a run: each layer is read as planes of the grid, or as values at points.
 import { rangeOf, rangePlanes } from "./run.js";
 
+const LEAVES_NOTHING = new Set(["exact", "solved"]); // statuses of solves
+const ASKED = 12; // times
+
 export async function layersOf(run) {
   const { arrays, variable, map, errors, points } = run;
   const group = errors ?? "posterior"; // with error bars
@@ -103,11 +106,14 @@ export async function layersOf(run) {
   return found;
 }
 
-// Whether the solve left anything to compute: of an exact one there is nothing. Asked where values are few.
-async function isUnfinished({ arrays, variable, times }, group) {
+// Whether the solve left anything to compute: of an exact one there is nothing. Asked where values are few, of many
+// times at some, evenly spread.
+async function isUnfinished({ arrays, attrs, variable, times }, group) {
+  if (LEAVES_NOTHING.has(attrs.status)) return false;
   const name = `${variable}_std_computational`;
   const where = arrays.has("posterior", name) ? "posterior" : group;
-  const planes = [...new Set([0, times.length - 1])].map(time => arrays.plane(where, name, time));
+  const some = Array.from({ length: ASKED }, (_, k) => Math.round((k * (times.length - 1)) / (ASKED - 1)));
+  const planes = [...new Set(some)].map(time => arrays.plane(where, name, time));
   return (await Promise.all(planes)).some(values => values.some(each => each > 0));
 }
 

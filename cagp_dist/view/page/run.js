@@ -355,7 +355,7 @@ async function readPoints(arrays, contents, variable) {
 }
 
 // Whether error bars and ranges of a group are those of an observation, or of the field without its noise. They are
-// where quantiles are published, which were verified, and at places where something was observed.
+// where quantiles are published, which are of observations, and at places where something was observed.
 export const isOfObservation = ({ arrays, variable }, group) =>
   arrays.has(group, `${variable}_predictive_std`) &&
   (group === "posterior" || arrays.has(group, `${variable}_quantile`));
