@@ -335,7 +335,7 @@ def test_it_works_without_a_mouse(open_page, world):
 @pytest.mark.skipif(not AXE.is_file(), reason=f"needs axe-core: npm ci --ignore-scripts in {VENDORING}")
 @pytest.mark.parametrize("phone", [False, True])
 def test_axe_finds_no_violation(tmp_path, world, phone):
-    """On a desktop and a phone, light and dark, before and after a place is chosen, and on every layer."""
+    """On a desktop and a phone, light and dark, before and after a place is chosen."""
     size = (390, 844) if phone else (1280, 800)
     browser = Chromium(tmp_path, size=size, mobile=phone)
     try:

@@ -51,7 +51,13 @@ export async function layersOf(run) {
               title: "standard deviation, unfinished computation",
               note: "The part of it that more computing would take away, at most.",
               colours: "viridis",
-              ...of(group, "std_computational"),
+              group,
+              read: async time => {
+                const [part, std] = await Promise.all(
+                  ["std_computational", "std"].map(name => arrays.plane(group, `${variable}_${name}`, time)),
+                );
+                return part.map((each, k) => Math.min(each, std[k])); // a bound, which may be above the whole
+              },
             },
           ]
         : []),
