@@ -24,6 +24,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
+import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.checks import as_points, check_positive
@@ -35,7 +36,7 @@ from cagp_dist.likelihood.learned.objective import Hyperparameters
 from cagp_dist.likelihood.numbering import Families, Model
 from cagp_dist.posterior.trace import VARIANCE_ROUNDING
 from cagp_dist.remedies import Remedy
-from cagp_dist.runtime import Executor, Handle, single_threaded_blas
+from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
 from cagp_dist.runtime.memo import key_of
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import STRIPS, block_ranges
@@ -50,6 +51,9 @@ from pipelines.experiments.inducing_tiles import (
 
 SQUARES = 9
 """Matrices (m, m) that are there at a time beside those of tasks, at most."""
+
+JITTER, VARIATIONAL_BYTES = 1e-8, 2**30
+"""Of `variational`; the first because points may coincide."""
 
 
 class SparsePosterior(NamedTuple):
@@ -275,6 +279,26 @@ class Sgpr:
         by_hyperparameter = self.hyperparameters.gradient(by_kernel, 0.5 * float(traces + squares))
         by_point = total[shape[0] * shape[1] :].reshape(-1, m) if self._learns else np.empty((0, 0))
         return np.concatenate([by_hyperparameter, by_point.T.ravel()])
+
+
+def variational(
+    family: Families, prior: cagp.Prior, X: Array, y: Array, targets: Array, *, inducing: Array
+) -> SparsePosterior:
+    """Give the best variational posterior for a prior, whose kernel is of a family, and inducing points.
+
+    SVGP ends there if both are held [Titsias 2009]. Shapes: ``X`` (n, p), ``y`` (n,), ``targets`` (q, p),
+    ``inducing`` (m, p).
+    """
+    bound = Sgpr(
+        family,
+        X,
+        y[:, None],
+        inducing=inducing,
+        executor=SerialExecutor(),
+        memory_limit_bytes=VARIATIONAL_BYTES,
+        jitter=JITTER,
+    )
+    return bound.posterior(bound.vector(prior.kernel, prior.noise_number), targets)
 
 
 def _in_order(executor: Executor, strips: Sequence[Handle[Array]]) -> Array:

@@ -3,9 +3,10 @@
     python -m pipelines.experiments.sharp_line [--quick] [--output FOLDER]
 
 What the pictures of Capone, Hirche & Pleiss (2023) show, with data of our own, since theirs are not stated:
-``y = sin(2 x) + noise`` at points that are uniform on [-4, 4], noise of standard deviation 0.1 + 0.1 |x|; 60
+``y = sin(2 x) + noise`` at points that are uniform on [-4, 4], noise of standard deviation 0.1 + 0.1 |x|; 25
 for training, 60 for calibration, 400 for the test; ten draws. Prior, calibration and scores are those of
-`pipelines.experiments.sharp`. Prints means over draws and draws ``sharp-line.png`` of the first one.
+`pipelines.experiments.sharp`. Prints means over draws, and means and standard errors of what sharp GPs differ
+from Kuleshov's curve by, draw by draw; draws ``sharp-line.png`` of the first one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,10 @@ from pipelines.experiments.sharp import CENTRE, LEVELS, SCORES, SHARP, Cases, qu
 
 TRAINED, CALIBRATED, TESTED, DRAWS = 25, 60, 400, 10
 QUICK_DRAWS = 1
-SHOWN = {"plain": MUTED, "Kuleshov": COLOURS["conjugate gradients"], SHARP: COLOURS["Gauss-Seidel"]}
+CURVE = "Kuleshov"
+SHOWN = {"plain": MUTED, CURVE: COLOURS["conjugate gradients"], SHARP: COLOURS["Gauss-Seidel"]}
 METHODS = (*SHOWN, "Marx")
+SHOWN_SCORES = ("width", "crps", "interval")
 
 
 def line(draw: int) -> Cases:
@@ -34,19 +37,29 @@ def line(draw: int) -> Cases:
     return Cases([x[:, None] for x in parts], y)
 
 
-def rows(found: Sequence[tuple[Cases, dict[str, Array]]]) -> Iterator[Sequence[str]]:
-    """Lines of the table: means over draws."""
-    for name in METHODS:
-        each = [scored(laws[name], laws[CENTRE], cases.y[2]) for cases, laws in found]
-        inside = [
-            np.mean((laws[name][0] <= cases.y[2]) & (cases.y[2] <= laws[name][-1])) for cases, laws in found
+def scores_of(cases: Cases, found: dict[str, Array]) -> Array:
+    """Share inside of 95 % intervals in per cent, and `SHOWN_SCORES`, of `METHODS`: (methods, 4)."""
+    y, places = cases.y[2], [SCORES.index(score) for score in SHOWN_SCORES]
+    return np.array(
+        [
+            [
+                100.0 * np.mean((found[name][0] <= y) & (y <= found[name][-1])),
+                *scored(found[name], found[CENTRE], y)[places],
+            ]
+            for name in METHODS
         ]
-        mean = dict(zip(SCORES, np.mean(each, axis=0), strict=True))
-        yield (
-            name,
-            f"{100.0 * np.mean(inside):.1f} %",
-            *(f"{mean[score]:.3f}" for score in ("width", "crps", "interval")),
-        )
+    )
+
+
+def rows(scores: Array) -> Iterator[Sequence[str]]:
+    """Lines of the table of scores (draws, methods, 4): means over draws, and a line of differences."""
+    for name, (inside, *others) in zip(METHODS, scores.mean(axis=0), strict=True):
+        yield name, f"{inside:.1f} %", *(f"{score:.3f}" for score in others)
+    if len(scores) > 1:
+        less = scores[:, METHODS.index(SHARP)] - scores[:, METHODS.index(CURVE)]
+        error = less.std(axis=0, ddof=1) / np.sqrt(len(less))
+        inside, *others = (f"{mean:.3f} ± {each:.3f}" for mean, each in zip(less.mean(0), error, strict=True))
+        yield f"{SHARP} less {CURVE}", f"{inside} %", *others
 
 
 def draw(path: Path, cases: Cases, found: dict[str, Array]) -> None:
@@ -69,7 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser(__doc__).parse_args(arguments)
     cases = [line(index) for index in range(QUICK_DRAWS if chosen.quick else DRAWS)]
     found = [(each, quantiles(each)) for each in cases]
-    print_table(("distribution", "inside of 95 %", "width of 95 %", "CRPS", "interval score"), rows(found))
+    print_table(
+        ("distribution", "inside of 95 %", "width of 95 %", "CRPS", "interval score"),
+        rows(np.array([scores_of(*each) for each in found])),
+    )
     draw(chosen.output / "sharp-line.png", *found[0])
     few_colours(chosen.output / "sharp-line.png")
 

@@ -16,6 +16,7 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.runtime import SerialExecutor, single_threaded_blas
 from cagp_dist.solvers import Solver
+from pipelines.experiments.limits import Points
 from pipelines.experiments.output import parser, print_table
 
 SEED, REPEATS = 5, 2
@@ -37,23 +38,18 @@ def solvers(iterations: int) -> dict[str, Solver]:
     }
 
 
-def on_sphere(generator: np.random.Generator, count: int) -> np.ndarray:
-    """Points (count, 3), uniform."""
-    drawn = generator.standard_normal((count, 3))
-    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-
-
 def seconds(m: int, d: int, q: int) -> dict[str, float]:
     """Processor seconds of every solver."""
     generator = np.random.default_rng(SEED)
-    X, X_test, y = on_sphere(generator, d), on_sphere(generator, q), generator.standard_normal(d)
-    X = X[cagp.space_filling_order(X, block_size=1024)]
-    found = {}
+    points = Points.draw(generator, d, q, block=1024)
+    y, found = generator.standard_normal(d), {}
     for name, solver in solvers(m).items():
         each = []
         for _ in range(REPEATS):
             begun = time.process_time()
-            cagp.condition(PRIOR, X, y, X_test, solver=solver, executor=SerialExecutor())
+            cagp.condition(
+                PRIOR, points.observed, y, points.predicted, solver=solver, executor=SerialExecutor()
+            )
             each.append(time.process_time() - begun)
         found[name] = min(each)
     return found

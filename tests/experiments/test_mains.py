@@ -52,6 +52,20 @@ def test_scripts_print_finite_numbers(name, rows, capsys):
     assert not any(re.search(r"\b(nan|inf)\b", cell) for row in printed for cell in row)
 
 
+def test_one_number_grows_at_a_time_while_times_are_taken():
+    module = script("time_by_size")
+    found = list(module.cases(module.ITERATIONS, module.POINTS, module.TARGETS))
+    assert found[::3] == [("m", 5, 4000, 25), ("m", 40, 4000, 25), ("d", 20, 4000, 25), ("q", 20, 4000, 25)]
+    for place, (grows, numbers) in enumerate(
+        (("m", module.ITERATIONS), ("d", module.POINTS), ("q", module.TARGETS)), start=1
+    ):
+        rows = [row for row in found if row[0] == grows]
+        assert [row[place] for row in rows] == list(numbers)
+        assert {row[1:place] + row[place + 1 :] for row in rows} == {
+            tuple(each for k, each in enumerate((20, 4000, 25), start=1) if k != place)
+        }
+
+
 def test_every_script_is_run_by_a_test():
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     scripts = (REPOSITORY / "pipelines" / "experiments").glob("[!_]*.py")

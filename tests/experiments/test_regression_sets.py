@@ -53,7 +53,12 @@ def test_scores_of_sets_are_those_of_condition(regression_set):
 def test_sets_print_tables_and_draw_a_figure(regression_set, tmp_path, capsys):
     uci = script("uci")
     uci.main(["--quick", "--data", str(regression_set), "--output", str(tmp_path)])
-    assert "concrete: 90 training, 30 test cases, 2 columns, splits: 2" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "concrete: 90 training, 30 test cases, 2 columns, splits: 2" in printed
+    saved = xr.open_zarr(tmp_path / "uci-actions.zarr", consolidated=False).nll.sel(set="concrete")
+    one, other = (saved.sel(solver="inducing points") - saved.sel(solver="pseudo-inputs")).values[:, 9]
+    less = f"{(one + other) / 2:.3f} ± {abs(one - other) / 2:.3f}"  # of two splits
+    assert next(row for row in printed_rows(printed) if row[:2] == ["concrete", "NLL"])[2] == less
     assert xr.open_zarr(tmp_path / "uci-iterations.zarr", consolidated=False).sizes["split"] == 2
 
 

@@ -264,15 +264,20 @@ def test_searches_come_near_the_maximum_and_are_repeatable(tmp_path, capsys):
 
 
 def test_quantiles_on_a_line_are_scored_and_drawn(tmp_path, capsys):
-    """60 calibration values resolve a level of 95 % to 3 %, one standard error; three are let pass."""
+    """60 calibration values resolve a level of 95 % to 3 %, one standard error; three are let pass: 86 %."""
     module = script("sharp_line")
     module.main(["--quick", "--output", str(tmp_path)])
     head, *rows = printed_rows(capsys.readouterr().out)
     assert [row[0] for row in rows] == list(module.METHODS)
     assert all(len(row) == len(head) for row in rows)
     inside = {row[0]: float(row[1].split()[0]) for row in rows}
-    assert 85.0 < inside["Kuleshov"] <= 100.0
+    assert 86.0 < inside["Kuleshov"] <= 100.0
+    assert 86.0 < inside["sharp"] <= 100.0
     assert 1_000 < (tmp_path / "sharp-line.png").stat().st_size < FIGURE_BYTES
     cases = module.line(0)
     assert [len(part) for part in cases.X] == [25, 60, 400]
     assert (np.diff(cases.X[2][:, 0]) >= 0.0).all()
+    scores = np.stack([np.zeros((4, 4)), np.ones((4, 4))])
+    scores[:, module.METHODS.index("sharp")] += np.array([[1.0], [3.0]])  # mean 2, standard error 1
+    *_, less = module.rows(scores)
+    assert less == ("sharp less Kuleshov", "2.000 ± 1.000 %", *3 * ("2.000 ± 1.000",))
