@@ -98,7 +98,7 @@ TABLE = {
         ),
         "cagp plan job.toml --workers 32": "tests/test_cli.py::test_plan_says_what_each_of_many_workers_gets",
         "CAGP_VENV=$PWD/.venv CAGP_JOB=job.toml sbatch deploy/slurm/job.sbatch": OF_SLURM,
-        "sbatch --*": FOUR_NODES,
+        "CAGP_VENV=$PWD/.venv CAGP_JOB=job.toml sbatch --ntasks-per-node=32 *": FOUR_NODES,
         "cagp run job.toml*": "tests/cluster/test_compose.py::test_the_default_job_is_done_by_its_services",
         "docker *": DOCKER,
         "qsub *": f"needs PBS; the script itself is run by {PBS}",
