@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
 
 def bytes_text(count: float) -> str:
@@ -20,6 +21,11 @@ def bytes_text(count: float) -> str:
         if count < 999.5:  # above, three digits would need a power of ten
             return f"{count:.3g} {unit}"
     return f"{count / 1024:.3g} TiB"
+
+
+def are_days(times: "NDArray[np.datetime64]") -> bool:
+    """Whether all times are midnight, so that they can be written as days."""
+    return bool((times == times.astype("datetime64[D]")).all())
 
 
 def shown_time(time: "np.datetime64") -> str:

@@ -176,9 +176,7 @@ class Maps:
         observed = None if observations is None else observed_beside(observations, every[0], self._dataset)
         titles = [str(values.attrs.get("long_name", values.name)) for values in every]
         moving = []
-        for panel, values, title in zip(
-            figure.axes, every, titles, strict=False
-        ):  # then those of colour bars
+        for panel, values, title in zip(figure.axes[: len(every)], every, titles, strict=True):
             place = panel.get_subplotspec()
             across = 1 if place is None else place.get_gridspec().ncols
             letters = round(LETTERS_PER_INCH * figure.get_figwidth() / across)

@@ -17,6 +17,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kriging.result_model import seen_in
+from cagp_dist.text import are_days
 from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:
@@ -319,5 +320,4 @@ def stamp_of(axis: xr.DataArray, at: int) -> str:
     moment = axis.values[at]
     if axis.dtype.kind != "M":
         return f"{axis.name} {moment}"
-    are_days = bool((axis.values == axis.values.astype("datetime64[D]")).all())
-    return str(np.datetime_as_string(moment, unit="D" if are_days else "m")).replace("T", " ")
+    return str(np.datetime_as_string(moment, unit="D" if are_days(axis.values) else "m")).replace("T", " ")

@@ -106,7 +106,7 @@ def draw_maps(
             "std",
             std,
             "Error bar: posterior standard deviation",
-            f"{std_stamp}, {where}" + "; points: observations" * (used is not None),
+            f"{std_stamp}, {where}" if used is None else f"{std_stamp}, {where}; points: observations",
             f"Map of the posterior standard deviation, {std_stamp}: {value_range(std, variable.units, 2)}.",
             grid,
             points,

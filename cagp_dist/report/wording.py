@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.calibration.verification.pit import Histogram
 from cagp_dist.solvers.status import Status
-from cagp_dist.text import counted
+from cagp_dist.text import are_days, counted
 from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def when(time: np.datetime64, among: NDArray[np.datetime64]) -> str:
         return "without time"
     date, clock = str(time.astype("datetime64[m]")).split("T")
     year, month, day = date.split("-")
-    are_days = bool((among == among.astype("datetime64[D]")).all())
-    return f"{int(day)} {MONTHS[int(month) - 1]} {year}" + f", {clock} UTC" * (not are_days)
+    said = f"{int(day)} {MONTHS[int(month) - 1]} {year}"
+    return said if are_days(among) else f"{said}, {clock} UTC"
 
 
 def when_all(times: NDArray[np.datetime64]) -> str:

@@ -270,7 +270,7 @@ def test_a_year_of_hours_is_no_quadratic_work(tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("recalibrated_first", [pytest.param(True, marks=pytest.mark.exhaustive), False])
+@pytest.mark.parametrize("recalibrated_first", [True, False])
 def test_days_with_and_without_recalibration_are_one_series(two_days, tmp_path, recalibrated_first):
     """A local scale may be of no use on some days: these have the quantiles of their normal distributions."""
     root = tmp_path / "out"

@@ -101,7 +101,6 @@ def test_a_job_in_a_plane_is_krige_there(samples, tmp_path, kind):
     assert error.value.key == "page-of-plane"
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("door", ["file", pytest.param("memory", marks=pytest.mark.exhaustive)])
 def test_a_job_maps_a_file_in_a_plane_as_krige_does(tmp_path, door):
     x, y = EAST + 500.0 * np.arange(12), NORTH + 500.0 * np.arange(9)[::-1]

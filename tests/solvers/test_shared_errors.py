@@ -178,7 +178,7 @@ def test_neighbours_alone_are_never_below_the_posterior_t38(given):
     assert (found.variance > exact.variance * (1.0 - 1e-9)).all()
 
 
-@pytest.mark.parametrize("simulations", [16, pytest.param(400, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("simulations", [40, pytest.param(400, marks=pytest.mark.exhaustive)])
 def test_error_bars_hold(simulations):
     """Mean squares of standardised errors of the field, of readings and of ships, over fields of the model.
 

@@ -16,6 +16,7 @@ from cagp_dist.fields.column_roles import IGNORED
 from cagp_dist.fields.tables.columns import Columns, refuse_rows, such_rows
 from cagp_dist.fields.zones import ABBREVIATIONS, Zone, zone_in, zone_of
 from cagp_dist.remedies import Setting
+from cagp_dist.text import are_days
 
 HOUR = ("hour", "hour_utc", "hour_of_day", "stunde")
 TIME_OF_DAY = (
@@ -151,7 +152,7 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
         base, of_year = _from_parts(frame, date, kept, apart)
         local, used, to_day = base, {*date.values(), *of_year}, "day" in date or bool(of_year)
         day = next(iter(date.values()))
-    clock = [] if _has_time(local) else _clock(frame, of_day, {*apart, *used}, kept)
+    clock = _clock(frame, of_day, {*apart, *used}, kept) if are_days(local) else []
     if not to_day:
         if any(_varies(frame, name, kept) for name in clock):
             raise _no_time(
@@ -213,7 +214,7 @@ def _says_hours(frame: Columns, name: str, kept: Indices, local: Times) -> bool:
     cells = frame.columns[name][kept]
     if cells.dtype.kind in "OUT":
         return any(":" in str(cell) for cell in cells[:MOST_LOOKED_AT].tolist())
-    return _has_time(local) or (cells.dtype.kind == "M" and "date" not in plain(name).split("_"))
+    return not are_days(local) or (cells.dtype.kind == "M" and "date" not in plain(name).split("_"))
 
 
 def _no_time(text: str, *columns: str) -> ArgumentError:
@@ -392,13 +393,13 @@ def _day(frame: Columns, days: Sequence[str], kept: Indices) -> tuple[str, Times
         for name in known or days  # others show the same times
         for utc in [read_times(frame, name, kept)]
     ]
-    first = next((entry for entry in read if _has_time(entry[2])), read[0])
+    first = next((entry for entry in read if not are_days(entry[2])), read[0])
     for name, utc, local in read:
         agree = np.zeros(kept.size, dtype=bool)
         for one in (utc, local):
             for other in first[1:]:
                 agree |= one.astype("datetime64[D]") == other.astype("datetime64[D]")
-        if _has_time(local):
+        if not are_days(local):
             agree = utc == first[1]
         if not agree.all():
             row = int(agree.argmin())
@@ -428,11 +429,6 @@ def _local(frame: Columns, name: str, kept: Indices, utc: Times) -> Times:
         for text, zone in zip(distinct, zones, strict=True)
     ]
     return np.asarray(_moments(shown)[codes])
-
-
-def _has_time(moments: Times) -> bool:
-    """Whether some times are not midnight."""
-    return bool((moments != moments.astype("datetime64[D]")).any())
 
 
 def _varies(frame: Columns, name: str, kept: Indices) -> bool:
