@@ -100,6 +100,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-30",
         "Censored values are drawn 64 times, and draws that lie side by side are one in quantiles.",
     ),
+    NumericalVersion(
+        "0.19.0",
+        "2026-11-30",
+        "Quantiles of mixtures of very unequal components are found to their tolerance.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

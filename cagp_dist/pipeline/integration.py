@@ -180,7 +180,6 @@ def moments_in_units(distribution: Mixture, transform: Transform) -> tuple[Array
     Beyond these a mixture goes on as a normal distribution: of the exponential of Student's there is no mean.
     """
     rows = distribution.at_normal_score(SCORES.reshape(-1, *(1,) * len(distribution.shape)))
-    rows = np.maximum.accumulate(rows, axis=0)  # each is found by a search of its own, to a tolerance
     of_values = Transformed(QuantileTable(ndtr(SCORES), rows), transform)
     return of_values.mean, of_values.std
 

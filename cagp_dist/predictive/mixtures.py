@@ -21,7 +21,9 @@ FARTHEST, KNOTS = 36.0, 721
 
 CENTRAL = 3.0  # Normal scores up to which probabilities of normal components tell quantiles apart
 
-MOST_STEPS = 200  # Steps of that search at most: three or four of Newton are usual, halving alone takes sixty
+# Steps of that search at most, and from which on each second one halves: three or four of Newton's are usual,
+# beside a narrow component many of his may be tiny, and halving alone takes sixty
+MOST_STEPS, HALVING = 200, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ class Mixture(Predictive):
         x = np.where((x >= lower) & (x <= upper), x, 0.5 * (lower + upper))
         # each by itself, so that a quantile has the same bits whatever is asked beside it
         central = np.isinf(self.degrees) & (np.abs(z) <= CENTRAL)
-        for _ in range(MOST_STEPS):
+        for number in range(MOST_STEPS):
             t = self._standardised(x)
             found, slope = self._central(t) if central.all() else self._far(t)
             if central.any() and not central.all():
@@ -119,6 +121,8 @@ class Mixture(Predictive):
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = x - error / slope
             inside: Mask = (step > lower) & (step < upper)
+            if number >= HALVING and number % 2:
+                inside = np.zeros_like(inside)
             x = np.where(todo, np.where(inside, step, 0.5 * (lower + upper)), x)
         return np.asarray(x, dtype=np.float64)
 

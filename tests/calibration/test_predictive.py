@@ -68,6 +68,16 @@ def test_quantiles_invert_the_distribution_function(distribution: Predictive) ->
     np.testing.assert_allclose(distribution.cdf(upper) - distribution.cdf(lower), 0.8, rtol=1e-9)
 
 
+@pytest.mark.parametrize("seed", [3257, 4991])
+def test_quantiles_beside_narrow_components_are_found(seed: int) -> None:
+    """Of seven components the widest is thousands of times as wide as the narrowest, where Newton creeps."""
+    rng = np.random.default_rng(seed)
+    weights, location = rng.dirichlet(np.full(7, 0.3)) + 1e-9, rng.normal(size=(7, 1))
+    mixture = Mixture(weights, location, np.exp(3.0 * rng.normal(size=(7, 1))), 197.0)
+    z = np.linspace(-4.0, 4.0, 41)[:, None]
+    np.testing.assert_allclose(mixture.normal_score(mixture.at_normal_score(z)), z, atol=1e-6)
+
+
 def test_density_is_the_slope_of_the_distribution_function(distribution: Predictive) -> None:
     for level in (0.004, 0.07, 0.2, 0.45, 0.55, 0.75, 0.995):
         y = distribution.quantile(level)
