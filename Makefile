@@ -97,7 +97,7 @@ dist: install-dev ## wheel and sdist in dist/, and the wheel tried in an empty e
 view-page: ## fetch the libraries of the page of `cagp view` anew, in locked versions; needs npm and the network
 	cd cagp_dist/view/vendoring && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
-coastlines: ## make coastlines and borders of maps anew from Natural Earth; needs npm and the network
+coastlines: ## make coastlines, borders and lakes of maps anew from Natural Earth; needs npm and the network
 	cd cagp_dist/cartography/vendoring && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 AUDIT := .audit/bin

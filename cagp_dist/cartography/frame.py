@@ -255,20 +255,20 @@ def frame_of_cells(east: Array, north: Array, longitude: ArrayLike = (), latitud
 
 def coastlines(
     frame: Frame | PlaneFrame,
-    kind: Literal["coastline", "border"] = "coastline",
+    kind: Literal["coastline", "border", "lake"] = "coastline",
     *,
     scale: Literal["10m", "50m", "110m"] | None = None,
 ) -> tuple[Array, Array]:
-    """Coastlines or borders of Natural Earth near a map, in plane coordinates; NaN lifts the pen.
+    """Coastlines, borders or shores of lakes near a map, in plane coordinates; NaN lifts the pen.
 
     Where no scale is given, they are those of 1:10 million where the map is less than ten degrees wide and
-    high, else of 1:50 million. They are cut where they leave it, without points that cannot be told apart on
+    high, else of 1:50 million; lakes have the latter alone. They are cut where they leave it, without points that cannot be told apart on
     it. A map of a plane has none.
     """
     if isinstance(frame, PlaneFrame):
         return np.empty(0), np.empty(0)
     is_fine = max(frame.east - frame.west, frame.north - frame.south) < FINE_DEGREES
-    points = lines_degrees(kind, scale or ("10m" if is_fine else "50m"))
+    points = lines_degrees(kind, scale or ("10m" if is_fine and kind != "lake" else "50m"))
     longitude, latitude = frame.relative(points[:, 0]), points[:, 1]
     pad = 2.0
     near = (latitude >= frame.south - pad) & (latitude <= frame.north + pad)
@@ -291,7 +291,7 @@ def coastlines(
 
 @cache
 def lines_degrees(
-    kind: Literal["coastline", "border"], scale: Literal["10m", "50m", "110m"] = "110m"
+    kind: Literal["coastline", "border", "lake"], scale: Literal["10m", "50m", "110m"] = "110m"
 ) -> Array:
     """Longitude and latitude of all lines of a scale, shape (n, 2); a NaN row ends each line."""
     with (resources.files("cagp_dist.cartography") / "data" / f"{kind}_{scale}.npy").open("rb") as file:

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
-from cagp_dist.cartography.basemap import borders, dots, empty_map, marks, shade
+from cagp_dist.cartography.basemap import borders, dots, empty_map, lakes, marks, shade
 from cagp_dist.cartography.chart_style import MUTED, drawing_style
 from cagp_dist.cartography.colour_scale import ERROR_BARS, FIELD, ColourScale, scale_of
 from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells, frame_of_plane
@@ -55,6 +55,7 @@ def maps_of(
     scales: Mapping[str, ColourScale] | None = None,
     cmap: str | None = None,
     with_borders: bool = False,
+    with_lakes: bool = False,
 ) -> "Figure":
     """Draw a map of each variable and field; those of a variable have one scale of colours.
 
@@ -75,6 +76,8 @@ def maps_of(
                 shown = draw_map(panel, frame, where, values, scale)
                 if with_borders:
                     borders(panel, frame)
+                if with_lakes:
+                    lakes(panel, frame)
                 heading = stamp if len(fields) > 1 else ", ".join(filter(None, [label, stamp]))
                 if observed is not None:
                     heading += draw_observed(panel, frame, observed, dataset[name], where, field, scale)

@@ -61,6 +61,7 @@ class Plots:
         observations: "Source | Kriging | None" = None,
         cmap: str | None = None,
         borders: bool = False,
+        lakes: bool = False,
         ax: "Axes | None" = None,
     ) -> "Figure":
         """Draw maps of mean and standard deviation with coastlines; of places over time, series.
@@ -81,6 +82,9 @@ class Plots:
         borders : bool
             Whether borders between countries are drawn on maps of latitude and longitude, as Natural Earth
             has them.
+        lakes : bool
+            Whether the shores of lakes are drawn on such maps: the 275 of Natural Earth at 1:50 million,
+            whose shores are right to some 4 km.
         ax : matplotlib.axes.Axes, optional
             For one map, or the series of one place.
 
@@ -98,7 +102,16 @@ class Plots:
             observed = None if observations is None else observed_beside(observations, first, self._dataset)
             return draw_series(self._dataset, where, axis, observed, ax)
         return _maps(
-            self._dataset, names, first, field, time, observations, ax, cmap=cmap, with_borders=borders
+            self._dataset,
+            names,
+            first,
+            field,
+            time,
+            observations,
+            ax,
+            cmap=cmap,
+            with_borders=borders,
+            with_lakes=lakes,
         )
 
     def error(
@@ -239,6 +252,7 @@ def _maps(
     *,
     cmap: str | None = None,
     with_borders: bool = False,
+    with_lakes: bool = False,
 ) -> "Figure":
     """Draw variables at the fields that are chosen of one like them, with observations in its units."""
     where = located(dataset)
@@ -254,6 +268,7 @@ def _maps(
         scales=scales,
         cmap=cmap,
         with_borders=with_borders,
+        with_lakes=with_lakes,
     )
 
 

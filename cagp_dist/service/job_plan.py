@@ -19,9 +19,11 @@ from cagp_dist.kernels import VARIABLE
 from cagp_dist.pipeline import (
     Cholesky,
     Neighbours,
+    Rings,
     Solver,
     bytes_of_weights,
     chosen_solver,
+    solver_name,
 )
 from cagp_dist.pipeline.censoring import DRAWS, FIT_DRAWS, ROUNDS
 from cagp_dist.pipeline.cross_validation import usual_errors
@@ -188,7 +190,7 @@ def plan_job(
     found = replace(found, weights_bytes=kept_bytes(job.output, solver, found))
     need = found.disk_need(job.runtime.checkpoint_seconds)
     found = replace(found, disk=need.line(), choice=choice_line(job.solver, solver))
-    of_values = _of_values(job, size, seen, workers=found.plan.workers)
+    of_values = _of_values(job, size, seen, solver, workers=found.plan.workers)
     found = replace(found, of_values=of_values)
     if job.prior.numbers is None:
         fit, of_fits = _fit(job, size, seen, workers=found.plan.workers)
@@ -284,7 +286,7 @@ def _with_draws(job: Job, size: Size, seen: ChosenPoints | None) -> Size:
 
 
 def _of_values(
-    job: Job, size: Size, seen: ChosenPoints | None, *, workers: int
+    job: Job, size: Size, seen: ChosenPoints | None, solver: Solver, *, workers: int
 ) -> tuple[tuple[str, Work], ...]:
     """Say what is done for values that are not normal, or may be wrong, and what that takes, about."""
     prior, found = job.prior, []
@@ -321,7 +323,10 @@ def _of_values(
     if prior.outliers == "robust" and prior.numbers is None:
         sites = Sites(np.arange(size.observed), np.arange(1), method_of(size.observed))
         work = ROUNDS_OF_WEIGHTS * sites.work(prior.kernel, deviating=True, workers=workers)
-        found.append((f"if values look wrong, {ROUNDS_OF_WEIGHTS} fits that give them less weight", work))
+        text = f"if values look wrong, {ROUNDS_OF_WEIGHTS} fits that give them less weight"
+        if isinstance(solver, Rings) and job.solver.build() is None:
+            text += f", and a solve by {solver_name(chosen_solver(size.observed))} in place of rings"
+        found.append((text, work))
     return tuple(found)
 
 

@@ -142,6 +142,20 @@ def test_maps_of_less_than_ten_degrees_have_lines_of_one_to_ten_million(longitud
         assert np.nanmin(np.hypot(x - here[0], y - here[1])) < kilometres / 111.0
 
 
+@pytest.mark.parametrize(
+    ("longitude", "latitude"),
+    [(6.15, 46.205), (-82.42, 42.995), (33.19, 0.42)],
+    ids=["Geneva", "Port Huron", "Jinja"],
+)
+def test_lakes_reach_the_towns_at_their_shores(longitude, latitude) -> None:
+    for width in (4.0, 20.0):
+        reach = [-0.5 * width, 0.5 * width]
+        frame = frame_of(longitude + np.array(reach), latitude + np.array(reach), margin_degrees=0.0)
+        x, y = coastlines(frame, "lake")
+        here = frame.project(longitude, latitude)
+        assert np.nanmin(np.hypot(x - here[0], y - here[1])) < 8.0 / 111.0
+
+
 def test_points_of_lines_that_a_map_does_not_tell_apart_are_one() -> None:
     frame = frame_of(np.arange(0.0, 360.0, 4.0), [-88.0, 88.0], margin_degrees=2.0)
     x, y = coastlines(frame)

@@ -102,6 +102,7 @@ def test_colours_and_borders_are_as_they_were_asked_for(field):
     europe = field.assign_coords(latitude=field.latitude + 45.0)
     lines = [len(europe.cagp.plot("mean", borders=drawn).axes[0].lines) for drawn in (False, True)]
     assert lines[1] == lines[0] + 1
+    assert len(europe.cagp.plot("mean", lakes=True).axes[0].lines) == lines[0] + 2
     with pytest.raises(ArgumentError) as refused:
         field.cagp.plot(cmap="virids")
     assert refused.value.key == "colours-unknown"

