@@ -262,8 +262,8 @@ def coastlines(
     """Coastlines, borders or shores of lakes near a map, in plane coordinates; NaN lifts the pen.
 
     Where no scale is given, they are those of 1:10 million where the map is less than ten degrees wide and
-    high, else of 1:50 million; lakes have the latter alone. They are cut where they leave it, without points that cannot be told apart on
-    it. A map of a plane has none.
+    high, else of 1:50 million; lakes have the latter alone. They are cut where they leave it, without points
+    that cannot be told apart on it. A map of a plane has none.
     """
     if isinstance(frame, PlaneFrame):
         return np.empty(0), np.empty(0)

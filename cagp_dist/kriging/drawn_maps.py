@@ -294,6 +294,12 @@ def grid_values(values: xr.DataArray, where: Horizontal) -> Array:
 
 def frame_around(where: Horizontal) -> Frame | PlaneFrame:
     """Choose the frame of a grid, to the edges of its cells, or of places with a margin."""
+    if where.points[0].size == 0 or (where.axes is not None and min(map(len, where.axes)) == 0):
+        raise ArgumentError(
+            "there are no places to draw. If a region was cut out by sel(latitude=slice(...)), its limits go "
+            "in the order of the coordinate: from north to south where that descends.",
+            key="no-places-to-draw",
+        )
     if not where.space.has_latitudes:
         north, east = where.points
         cells = None if where.axes is None else where.axes[::-1]

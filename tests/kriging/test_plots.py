@@ -109,6 +109,12 @@ def test_colours_and_borders_are_as_they_were_asked_for(field):
     assert "'viridis'" in str(refused.value)
 
 
+def test_a_region_without_places_is_refused_with_what_may_be_the_reason(field):
+    with pytest.raises(ArgumentError, match="order of the coordinate") as refused:
+        field.sel(latitude=slice(9.0, 1.0)).cagp.plot("mean")
+    assert refused.value.key == "no-places-to-draw"
+
+
 def test_one_map_goes_into_axes_of_ones_own(field):
     figure, axes = plt.subplots()
     assert field.cagp.plot.probability(10.0, ax=axes) is figure
