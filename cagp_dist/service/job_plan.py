@@ -325,7 +325,7 @@ def _of_values(
         work = ROUNDS_OF_WEIGHTS * sites.work(prior.kernel, deviating=True, workers=workers)
         text = f"if values look wrong, {ROUNDS_OF_WEIGHTS} fits that give them less weight"
         if isinstance(solver, Rings) and job.solver.build() is None:
-            text += f", and a solve by {solver_name(chosen_solver(size.observed))} in place of rings"
+            text += f", and a solve by {solver_name(chosen_solver(size.observed))} instead of rings"
         found.append((text, work))
     return tuple(found)
 

@@ -149,7 +149,7 @@ def grid_with_two_wrong_values(folder):
 def test_a_plan_says_what_solves_where_values_look_wrong(folder):
     said = [line for line in plan_job(grid_with_two_wrong_values(folder)).lines() if "look wrong" in line]
     assert len(said) == 1
-    assert "a solve by neighbours in place of rings" in said[0]
+    assert "a solve by neighbours instead of rings" in said[0]
 
 
 @pytest.mark.exhaustive
