@@ -49,9 +49,11 @@ OF_TABLES: dict[str, tuple[str, str, tuple[str, str], dict[str, dict[str, Any]]]
         "sic97",
         "rain_tenth_mm",
         ("x_km", "y_km"),
-        WAYS | {f"{name}, elevation": way | ELEVATION for name, way in WAYS.items()},
+        WAYS
+        | {'`"auto"`, direction': {"transform": "auto", "anisotropy": "fit"}}
+        | {f"{name}, elevation": way | ELEVATION for name, way in WAYS.items()},
     ),
-    "SIC2004 routine": ("sic2004", "routine", ("x", "y"), WAYS),
+    "SIC2004 routine": ("sic2004", "routine", ("x", "y"), WAYS | {"Matern 1/2": {"kernel": "matern12"}}),
     "SIC2004 joker": (
         "sic2004",
         "joker",
