@@ -94,8 +94,9 @@ class Maps:
         DataArray
             Of the shape of the mean, between 0 and 1. Normal distributions and Student t distributions with a
             local scale are taken as they are. Those that the result knows by quantiles alone are interpolated
-            between these; beyond the outermost ones, 0.025 and 0.975, the number is a bound, which the
-            attribute ``comment`` says.
+            between these. Beyond the outermost ones, 0.025 and 0.975, the number is estimated by the tail of
+            a Student t distribution with the same quantiles; where an observation was recalibrated it is a
+            bound. The attribute ``comment`` says so.
 
         Notes
         -----

@@ -41,9 +41,10 @@ class ResultDistribution:
     of: str  # "field" or "observation"
     levels: tuple[float, float] | None = None  # between which it is known, if not everywhere
     least: tuple[float, Array] | None = None  # the least value, and its probability (k,) where that is known
+    tailed: bool = False  # whether probabilities beyond these levels are estimated; else they are bounds
 
     def exceedance(self, threshold: float | xr.DataArray, *, below: bool = False) -> xr.DataArray:
-        """Probability of a value above a threshold, or of all others; a bound where it is not known there."""
+        """Probability of a value above a threshold, or of all others."""
         if not isinstance(below, bool):
             raise ArgumentError(f"below is {below!r}; expected True or False.", key="flag")
         limit = _as_like(threshold, self.like)
@@ -56,18 +57,41 @@ class ResultDistribution:
         about = {"units": "1", "long_name": f"probability that {self._whose} is {side} {shown}"}
         if self.levels is not None:
             least, most = self.levels if below else (1.0 - self.levels[1], 1.0 - self.levels[0])
-            found = np.clip(found, least, most)
+            bounded = np.clip(found, least, most)
+            found = (
+                self._tails(of_there, limit[there], found, bounded, below=below) if self.tailed else bounded
+            )
             if self.least is not None:
                 value, of_least = self.least
                 at, told = limit[there], of_least[there[self.known]]
                 end = told if below else 1.0 - told
                 inner = np.maximum(found, end) if below else np.minimum(found, end)
                 found = np.select([at < value, at == value], [0.0 if below else 1.0, end], inner)
-            about["comment"] = (
-                f"Interpolated between quantiles; {least:.3g} means that or less, {most:.3g} that or more, "
-                "because the result has no quantiles beyond."
+            beyond = (
+                f"below {least:.3g} and above {most:.3g} estimated by tails of Student t distributions with "
+                "the same quantiles."
+                if self.tailed
+                else f"{least:.3g} means that or less, {most:.3g} that or more, because the result has no "
+                "quantiles beyond."
             )
+            about["comment"] = f"Interpolated between quantiles; {beyond}"
         return self._filled(there, found).assign_attrs(about).rename("exceedance")
+
+    @staticmethod
+    def _tails(of: Predictive, limit: Array, found: Array, bounded: Array, *, below: bool) -> Array:
+        """Replace bounds of probabilities beyond the outermost quantiles by those of tails, where there are.
+
+        A value that a transform does not have is below all others.
+        """
+        table = of
+        if isinstance(of, Transformed):
+            table, limit = of.base, of.transform.forward(limit)
+            bounded = np.where(np.isfinite(limit), bounded, found)
+        assert isinstance(table, QuantileTable)
+        upper, lower = (table.student_tail(limit, above=above) for above in (True, False))
+        of_upper, of_lower = (1.0 - upper, lower) if below else (upper, 1.0 - lower)
+        known = [np.isfinite(upper), np.isfinite(lower)]
+        return np.asarray(np.select(known, [of_upper, of_lower], bounded))
 
     def quantile(self, level: float | Sequence[float]) -> xr.DataArray:
         """Give the value of each place that is not exceeded with a probability, or with each of several."""
@@ -172,7 +196,7 @@ def distribution_of(
     if chosen == "field":
         latent = dataset.get("field_quantile")
         if latent is not None:
-            return _of_table(mean, latent, chosen)
+            return _of_table(mean, latent, chosen, tailed=True)
         if table is not None and RECALIBRATED not in str(std.attrs.get("long_name", "")):
             raise ArgumentError(
                 "the result has quantiles of an observation alone, and the distribution of the field is not "
@@ -215,7 +239,7 @@ def _normal(mean: xr.DataArray, std: Array, of: str) -> ResultDistribution:
 
 
 def _of_table(
-    mean: xr.DataArray, quantiles: xr.DataArray, of: str, *, student: bool = False
+    mean: xr.DataArray, quantiles: xr.DataArray, of: str, *, student: bool = False, tailed: bool = False
 ) -> ResultDistribution:
     """Give the distributions of quantiles: Student t ones wholly, others between the outermost of them."""
     levels = np.asarray(quantiles[QUANTILE_LEVEL].values, dtype=np.float64)
@@ -229,6 +253,7 @@ def _of_table(
         distribution or table,
         of,
         None if distribution else (float(levels[0]), float(levels[-1])),
+        tailed=tailed,
     )
 
 
@@ -247,6 +272,7 @@ def _of_transformed(dataset: xr.Dataset, stem: str, of: str) -> ResultDistributi
             key="field-of-transformed",
         )
     quantiles = dataset[name]
+    tailed = of == "field" or dataset.attrs.get("recalibration", "none") == "none"
     transform = transform_of(str(dataset.attrs.get(TRANSFORM_OBJECT, "")))
     rows = np.asarray(quantiles.transpose(QUANTILE_LEVEL, *mean.dims).values, dtype=np.float64)
     if transform is None:
@@ -257,7 +283,7 @@ def _of_transformed(dataset: xr.Dataset, stem: str, of: str) -> ResultDistributi
                 f"Or read {name} itself.",
                 key="transform-not-said",
             )
-        return _of_table(mean, quantiles, of)
+        return _of_table(mean, quantiles, of, tailed=tailed)
     levels = np.asarray(quantiles[QUANTILE_LEVEL].values, dtype=np.float64)
     known = np.asarray(np.isfinite(rows).all(axis=0))
     least = dataset.get("probability_zero") if of == "field" else None
@@ -270,7 +296,7 @@ def _of_transformed(dataset: xr.Dataset, stem: str, of: str) -> ResultDistributi
         base = _student(table)
     ends = (float(levels[0]), float(levels[-1])) if base is None else None
     told = None if of_least is None else (float(transform.inverse(-np.inf)), of_least)
-    return ResultDistribution(mean, known, Transformed(base or table, transform), of, ends, told)
+    return ResultDistribution(mean, known, Transformed(base or table, transform), of, ends, told, tailed)
 
 
 def _below_the_end(rows: Array, levels: Array, end: float, least: Array | None) -> Array:

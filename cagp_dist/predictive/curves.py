@@ -5,11 +5,14 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp, stdtr, stdtrit
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive.distribution import Predictive
+
+DEGREES = np.exp(np.linspace(0.0, np.log(1e4), 400))  # of freedom, of which tails have the nearest
+QUARTER = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +185,31 @@ class QuantileTable(Predictive):
         with np.errstate(divide="ignore"):
             slope = np.log(knots[gap + 1] - knots[gap]) - np.log(end - start)
         return np.asarray(slope - 0.5 * (np.log(2.0 * np.pi) + z**2), dtype=np.float64)
+
+    def student_tail(self, values: ArrayLike, *, above: bool) -> Array:
+        """Probability beyond each value, as far as it lies beyond the outermost quantile of that side.
+
+        The tail is that of a Student t distribution about the median with the same quartile and outermost
+        quantile on its side, normal where these are no further apart than those of a normal distribution.
+        That is an estimate: mixtures of normal distributions have such tails about. NaN elsewhere.
+        """
+        value = np.broadcast_to(np.asarray(values, dtype=np.float64), self.shape)
+        sign, level, outer = (1.0, self.levels[-1], -1) if above else (-1.0, 1.0 - self.levels[0], 0)
+        centre = self.quantile(0.5)
+        inner, outermost = (
+            sign * (quantile - centre)
+            for quantile in (self.quantile(1.0 - QUARTER if above else QUARTER), self.values[outer])
+        )
+        distance = sign * (value - centre)
+        there = np.isfinite(value) & (distance > outermost) & (inner > 0.0) & (outermost > inner)
+        ratios = stdtrit(DEGREES, level) / stdtrit(DEGREES, 1.0 - QUARTER)  # which fall with the degrees
+        logarithms = np.log(DEGREES)[::-1]
+        degrees = np.exp(
+            np.interp((outermost / np.where(there, inner, 1.0))[there], ratios[::-1], logarithms)
+        )
+        found = np.full(self.shape, np.nan)
+        found[there] = stdtr(degrees, -distance[there] * stdtrit(degrees, level) / outermost[there])
+        return found
 
     def __getitem__(self, index: Any) -> Self:
         key = index if isinstance(index, tuple) else (index,)

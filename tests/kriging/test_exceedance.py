@@ -115,7 +115,7 @@ def test_a_recalibrated_result_exceeds_as_the_student_distribution_that_it_is():
     np.testing.assert_allclose(latent, stats.norm.sf(10.0, result["mean"], result["std"]), rtol=1e-12)
 
 
-def test_quantiles_are_kept_to_and_bound_what_lies_beyond():
+def test_quantiles_are_kept_to_and_tails_go_on_beyond():
     """Of few observations the field is a mixture: draws, to 0.01 for what is interpolated."""
     generator = np.random.default_rng(2)
     latitude, longitude = generator.uniform(0.0, 12.0, (2, 12))
@@ -129,12 +129,47 @@ def test_quantiles_are_kept_to_and_bound_what_lies_beyond():
     found = field.cagp.exceedance(float(field["mean"].mean()))
     drawn = (model.sample(TO, count)["value"] > float(field["mean"].mean())).mean("sample")
     assert (abs(drawn - found) < 4.0 * np.sqrt(found * (1.0 - found) / count) + 0.01).all()
+    ends = table.isel(quantile_level=-1, drop=True), table.isel(quantile_level=0, drop=True)
+    near = [field.cagp.exceedance(ends[0] + 1e-9), field.cagp.exceedance(ends[1] - 1e-9, below=True)]
+    np.testing.assert_allclose(near, 0.025, rtol=1e-6)
     far = field.cagp.exceedance(float(table.max()) + 1.0)
-    np.testing.assert_allclose(far, 0.025, rtol=1e-9)
-    assert "0.025 means that or less, 0.975 that or more" in far.attrs["comment"]
+    assert "below 0.025 and above 0.975 estimated by tails" in far.attrs["comment"]
+    np.testing.assert_allclose(far, 1.0 - field.cagp.exceedance(float(table.max()) + 1.0, below=True))
+    assert (far < 0.025).all()
+    assert (field.cagp.exceedance(1e4) < 1e-6).all()
     with pytest.raises(ArgumentError) as refused:
         field.cagp.exceedance(10.0, of="observation")
     assert refused.value.key == "observation-of-integrated"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tails_of_few_observations_are_those_of_draws(seed):
+    """To 0.003 beside four standard errors of 20,000 draws; a bound of 0.025 would be off by 0.02."""
+    generator, count = np.random.default_rng(seed), 20_000
+    latitude, longitude = generator.uniform(0.0, 12.0, (2, 20))
+    few = {
+        "lat": latitude,
+        "lon": longitude,
+        "value": 10.0 + 3.0 * np.sin(latitude) + generator.normal(size=20),
+    }
+    model = cagp.Kriging(noise_std=0.5, progress=False).fit(few)
+    to = {"lat": [2.0, 6.0, 11.0], "lon": [3.0, 7.0, 1.0]}
+    field, draws = model.predict(to), model.sample(to, count)["value"]
+    for level in (0.002, 0.01):
+        for far, below in ((level, True), (1.0 - level, False)):
+            limit = draws.quantile(far, "sample").drop_vars("quantile")
+            found = field.cagp.exceedance(limit, below=below)
+            assert (abs(found - level) < 0.003 + 4.0 * np.sqrt(level * (1.0 - level) / count)).all()
+
+
+def test_a_threshold_that_a_transform_does_not_have_is_below_all_values(table):
+    """Of logarithms of few observations, whose quantiles are known from 0.025 to 0.975."""
+    positive = table | {"value": np.exp(0.3 * np.asarray(table["value"]))}
+    result = cagp.krige(positive, to=TO, kernel="matern32", transform="log", noise_std=None)
+    assert "field_quantile" in result
+    np.testing.assert_array_equal(result.cagp.exceedance(-1.0), 1.0)
+    np.testing.assert_array_equal(result.cagp.exceedance(-1.0, below=True), 0.0)
+    assert (result.cagp.exceedance(1e9) < 1e-4).all()
 
 
 def test_what_a_result_does_not_say_is_refused(table):
