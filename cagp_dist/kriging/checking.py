@@ -31,6 +31,7 @@ NOT_CHECKED = {  # settings beside which nothing can be checked yet, with the va
     "prior": None,
     "bias_by": None,
 }
+ADVICE = {"transform": ", or a column of values that were transformed before, such as their logarithms"}
 ADDED = ("flag", "expected", "expected_std", "suggestion")
 
 
@@ -69,10 +70,11 @@ def check(observations: Source, *, rate: float = FLAG_RATE, **settings: Any) -> 
 
     Notes
     -----
-    Kernel and noise are fitted without what looks wrong (for more than 500 places to some of them), and count
-    as known. ``rate`` is kept as far as errors of prediction are normal and as large as stated, which
-    simulation shows of Gaussian fields. Where a field is rougher in some parts than in others, as among
-    mountains, more of the flags there are false: 27 of 69 in a table of highest temperatures.
+    Kernel and noise are fitted without what looks wrong (for more than 500 places to some of them), and
+    count as known. ``rate`` is kept as far as errors of prediction are normal and as large as stated, which
+    simulation shows of Gaussian fields. Limits of detection ("<0.1") are neither checked nor used. Where a
+    field is rougher in some parts than in others, as among mountains, more of the flags there are false: 27
+    of 69 in a table of highest temperatures.
 
     Examples
     --------
@@ -115,7 +117,7 @@ def _check_settings(model: Kriging) -> None:
         if given is not None and given != helps:
             raise ArgumentError(
                 f"{name} is {given!r}, beside which observations are not checked yet; expected "
-                f"{name}={helps!r}.",
+                f"{name}={helps!r}{ADVICE.get(name, '')}.",
                 key="check-settings",
                 remedies=(Setting(name, helps),) if helps is not None else (),
             )

@@ -385,6 +385,13 @@ class Observations:
         values[:, chosen] = self.values[:, chosen]
         return replace(self, values=values)
 
+    def measured(self) -> Self:
+        """Forget limits of detection and other censored values."""
+        if self.censored is None:
+            return self
+        values = np.where(self.censored, np.nan, self.values)
+        return replace(self, values=values, limits=None, censored=None)
+
     def in_space_and_time(self, moments: Times) -> Self:
         """Take each value as a point in space and time, with moments (T,) of the fields, or (n,) of rows."""
         fields, places = np.nonzero(self.present)

@@ -24,7 +24,7 @@ from cagp_dist.service.day_records import (
 )
 from cagp_dist.service.drift_check import DriftOfSeries, drift_of_series
 from cagp_dist.store import series
-from cagp_dist.store.durable_files import folder_bytes
+from cagp_dist.store.durable_files import allocated_bytes
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.zarr_arrays import open_group
 from cagp_dist.text import bytes_text, counted, shown_time
@@ -114,8 +114,8 @@ class SeriesStatus:
 
     @cached_property
     def used_bytes(self) -> int:
-        """Size of all files; each is looked at."""
-        return folder_bytes(self.root)
+        """What the folder takes of its disk; each file is looked at."""
+        return allocated_bytes(self.root)
 
     @property
     def free_bytes(self) -> int:

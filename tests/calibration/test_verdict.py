@@ -92,6 +92,17 @@ def test_a_wrong_shape_names_a_level_on_either_side():
     assert "99 % error bars" in found.statement
 
 
+def test_error_bars_that_are_too_wide_but_for_their_tails_are_said_to_be_so():
+    """Three in a hundred far away, which so few points do not make a fault of their own."""
+    rng = np.random.default_rng(8)
+    _, X = places(rng, 200)
+    z = 0.5 * rng.standard_normal(200)
+    z[:6] = 8.0
+    found = verdict(z, X)
+    assert found.kind == "too-wide"
+    assert found.statement.endswith("The tails are not: 97.0 % lie inside their 99 % error bars.")
+
+
 def test_a_fault_that_shows_by_area_alone_is_found():
     """Too narrow in the tropics, too wide where many points stand for little ground."""
     rng = np.random.default_rng(7)

@@ -69,6 +69,17 @@ def test_a_file_like_those_of_ghcn_daily(tmp_path):
     assert refusal.value.key == "which-value"
 
 
+@pytest.mark.parametrize("name", ["Cd", "Cd (mg/kg)", "cd"])
+def test_cadmium_is_a_value_and_no_code(name):
+    table = {
+        "lat": [1.0, 2.0, 3.0],
+        "lon": [4.0, 5.0, 6.0],
+        name: [0.2, 0.3, 0.25],
+        "value_cd": ["P", "P", "A"],
+    }
+    assert read_table(table).values.tolist() == [0.2, 0.3, 0.25]
+
+
 def test_numbers_that_mark_what_is_missing_may_be_rounded():
     table = {"lat": [1.0, 2.0, 3.0], "lon": [4.0, 5.0, 6.0], "v": np.float32([20.1, -99.9, 20.3])}
     assert read_table(table, missing=-99.9).dropped_missing == 1

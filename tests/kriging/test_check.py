@@ -51,6 +51,22 @@ def test_only_rows_that_are_meant_are_checked_and_an_object_has_the_same_flags()
     assert again.latitude.values[8] == table.lat.iloc[8]
 
 
+def test_limits_of_detection_are_neither_flagged_nor_evidence() -> None:
+    """The other rows have the flags of a table without these."""
+    given = stations().rename(columns={"t (degC)": "cadmium"})
+    hidden = np.arange(len(given)) % 5 == 4
+    texts = [f"{value:.4f}" for value in given["cadmium"]]
+    given["cadmium"] = [f"<{text}" if low else text for text, low in zip(texts, hidden, strict=True)]
+    numbers = SETTINGS | {"lengthscale": 0.1, "variance": 4.0, "noise_std": 0.3}
+    found = cagp.check(given, value="cadmium", **numbers)
+    assert not found.flag[hidden].any()
+    assert found.expected[hidden].isna().all()
+    alone = cagp.check(given[~hidden].astype({"cadmium": float}), value="cadmium", **numbers)
+    assert alone.flag.sum() == 1
+    for name in ("flag", "expected", "expected_std"):
+        np.testing.assert_allclose(found[name][~hidden].astype(float), alone[name].astype(float), rtol=1e-9)
+
+
 def test_values_of_all_times_predict_each_other() -> None:
     generator = np.random.default_rng(4)
     hours = np.tile(np.arange(12), 12)

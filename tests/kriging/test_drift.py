@@ -159,6 +159,18 @@ def test_fields_with_gaps_have_coefficients_of_their_own(truth):
         np.testing.assert_array_equal(result["drift_coefficient_std"][:, time], expected.coefficients.std)
 
 
+def test_a_column_of_a_similar_name_is_named():
+    table = {
+        "lat": [1.0, 2.0, 3.0],
+        "lon": [4.0, 5.0, 6.0],
+        "t": [1.0, 2.0, 4.0],
+        "elevation_m": [10.0, 30.0, 20.0],
+    }
+    with pytest.raises(ArgumentError, match="Say mean='elevation_m'") as refused:
+        cagp.krige(table, to=1.0, value="t", mean="elevation")
+    assert refused.value.key == "mean"
+
+
 REFUSED = {
     "no such term": ("regional-linear", "mean has the term 'regional-linear'; expected \"constant\", "),
     "a term of PyKrige": (["external_Z"], "mean has the term 'external_Z'.* Fields are given themselves"),

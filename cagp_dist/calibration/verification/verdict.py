@@ -132,11 +132,19 @@ def judge(every_point: CoverageTest, by_area: CoverageTest, *, observations: int
         f"{100.0 * test.levels[i]:g} % error bars"
         for i in shown
     )
+    tails = test.coverage - test.levels
+    against = np.flatnonzero(tails < -test.standard_error) if kind == "too-wide" else np.empty(0, np.intp)
+    other = (
+        f" The tails are not: {100.0 * test.coverage[against[-1]]:.1f} % lie inside their "
+        f"{100.0 * test.levels[against[-1]]:g} % error bars."
+        if against.size
+        else ""
+    )
     chance = " and ".join(f"{300.0 * test.standard_error[i]:.1f}" for i in shown)
     return Verdict(
         kind,
         f"{_HEADLINES[kind]}: {weighting}{shares}. Chance explains differences of {chance} percentage points "
-        "(three standard errors, which allow for correlated errors of neighbours).",
+        f"(three standard errors, which allow for correlated errors of neighbours).{other}",
     )
 
 

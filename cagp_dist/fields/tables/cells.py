@@ -3,13 +3,14 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Marks, Names
-from cagp_dist.errors import DataError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.column_names import EMPTY, NAME, counted_from, plain, unit_of_length
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.tables.columns import NUMBER, Columns, refuse_rows, shown_number
@@ -28,6 +29,7 @@ from cagp_dist.variables import bare
 from cagp_dist.variables.stated_units import Units
 from cagp_dist.variables.units import difference_factor
 
+SIMILAR = 0.75  # of the names of a column and of what was asked for, from where on the one may be meant
 NAMES_PER_PLACE = 1.5  # a column with more names for each place names something else, such as rows
 
 
@@ -185,7 +187,15 @@ def read_static(
 ) -> tuple[dict[str, Array], dict[str, str]]:
     """Read columns with a number for each place, NaN where it is not known, and their units."""
     static, units = {}, {}
-    for name, column in static_columns(frame, names).items():
+    there = static_columns(frame, names)
+    for name in names:
+        if name not in there and (near := get_close_matches(name, list(frame.columns), n=1, cutoff=SIMILAR)):
+            raise ArgumentError(
+                f"{frame.title} has no column {name!r}; it has {frame.listed}. Say mean={near[0]!r}, or give "
+                "the column that name.",
+                key="mean",
+            )
+    for name, column in there.items():
         what = f"column {column!r} of {frame.title}"
         static[name] = marks.observations(frame, column, what)[kept]
         refuse_rows(frame, kept, np.isinf(static[name]), f"{what} is infinite", "finite numbers.")

@@ -106,7 +106,7 @@ _NAMES = {
     r"(.*_)?(validity|gultigkeit|qualitat(sniveau)?|validite|validez|validita|reliability)(_?(flag|code))?|"
     r".*flags?(_[a-z]|_?\d)?|(.*_)?(qualifiers?|mask(ed)?|(is_)?valid|outliers?|bad|rejected|suspect|(left_)?censor(ed|ing)?|"
     r"(non_?)?detect(ed|s)?)|(data|sensor|instrument|measurement|obs)_?status",
-    Kind.FLAG: r"(.*_)?(attributes|code|cd|status)",
+    Kind.FLAG: r"(.*_)?(attributes|code|status)|.*_cd",
     Kind.SCALE: r"(.*_)?(sign|multipl(ier|icator)|divisor|exponent|scal(e|ing)_?factor|power_of_(10|ten)|"
     r"add_?offset)|"
     r"((value|result|data|obs|unit|conversion|calibration|correction|dilution|gain)_?)?"
