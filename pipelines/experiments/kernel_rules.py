@@ -368,6 +368,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for field in range(fields):
                 generator = np.random.default_rng([SEED, n, number, field])
                 case = field_of(kind, n, generator)
+                while np.ptp(case.y) == 0.0:  # without a value above zero there is nothing to fit
+                    case = field_of(kind, n, generator)
                 fits = [fitted(case, family, np.random.default_rng(0)) for family in FAMILIES]
                 for name, (regret, *_, inside) in judged(case, fits).items():
                     for column in (f"n = {n:,}", kind):
