@@ -111,9 +111,10 @@ def looks_wrong(observed: Observations, model: FittedModel, executor: Executor) 
     found = contamination(*left.errors(), rescaled=True)
     if found.gain < TOLD:
         return ""
+    whole = f", which stand for {observed.count:,}," if some.count < observed.count else ""
     return (
-        f"a few of {some.count:,} values look wrong: wider noise for these raises the log-likelihood by "
-        f"{found.gain:.0f}."
+        f"a few of {some.count:,} values{whole} look wrong, or are of places unlike their surroundings, "
+        f"such as mountains: wider noise for these raises the log-likelihood by {found.gain:.0f}."
     )
 
 
