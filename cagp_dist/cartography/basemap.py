@@ -136,9 +136,9 @@ def borders(axes: "Axes", frame: Frame | PlaneFrame) -> None:
 
 def lakes(axes: "Axes", frame: Frame | PlaneFrame) -> None:
     """Draw the shores of lakes, thinner than coastlines."""
-    rim = clipping_rim(axes, frame)
+    rim, shores = clipping_rim(axes, frame), coastlines(frame, "lake")
     for colour, width, alpha in (("black", 0.9, 0.25), ("white", 0.4, 0.95)):
-        line = axes.plot(*coastlines(frame, "lake"), color=colour, linewidth=width, alpha=alpha, zorder=4)[0]
+        line = axes.plot(*shores, color=colour, linewidth=width, alpha=alpha, zorder=4)[0]
         line.set_clip_path(rim)
 
 

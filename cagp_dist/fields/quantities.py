@@ -50,7 +50,7 @@ def refuse_direction(name: str, units: str, standard_name: str, values: NDArray[
     raise DataError(
         f"{name!r} is a direction{f' in {units!r}' if units else ''}, and directions cannot be averaged as "
         "numbers are: between 350 and 10 degrees they would be 180. Map the sine and the cosine of the "
-        "direction as two quantities, and take the angle of both maps; of wind, speed times these, which are "
-        "its components: u = -speed * sin(direction), v = -speed * cos(direction).",
+        "direction as two quantities, and take the angle of both maps. For wind, map its components: "
+        "u = -speed * sin(direction), v = -speed * cos(direction).",
         key="direction",
     )

@@ -95,8 +95,9 @@ class Maps:
             Of the shape of the mean, between 0 and 1. Normal distributions and Student t distributions with a
             local scale are taken as they are. Those that the result knows by quantiles alone are interpolated
             between these. Beyond the outermost ones, 0.025 and 0.975, the number is estimated by the tail of
-            a Student t distribution with the same quantiles; where an observation was recalibrated it is a
-            bound. The attribute ``comment`` says so.
+            a Student t distribution with the same quantiles. It is a bound for observations of a
+            recalibrated result, for means over areas of transformed values, and where quantiles are the least
+            value of a transform. The attribute ``comment`` says which.
 
         Notes
         -----

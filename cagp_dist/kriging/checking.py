@@ -1,6 +1,7 @@
 """`check`: which observations do not fit what all others say."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,10 @@ def checked_by(model: Kriging, observations: Source, rate: float) -> CheckedObse
     """Read and check observations by the settings of a model."""
     _check_settings(model)
     observed, mean = read(model, observations)
+    points, rows = observed.points.measured(), observed.rows
+    if rows is not None:
+        rows = rows[points.present[observed.points.present]]
+    observed = replace(observed, points=points, rows=rows)
     with model._call() as call:
         task = model._task(observed, settings_of(model, observed, mean), MapPoints(observed.points.X[:0]))
         execution = Execution.on(call.resources)

@@ -41,7 +41,8 @@ class ResultDistribution:
     of: str  # "field" or "observation"
     levels: tuple[float, float] | None = None  # between which it is known, if not everywhere
     least: tuple[float, Array] | None = None  # the least value, and its probability (k,) where that is known
-    tailed: bool = False  # whether probabilities beyond these levels are estimated; else they are bounds
+    # where probabilities beyond these levels are estimated, below and above (k,); elsewhere they are bounds
+    tailed: tuple[Mask, Mask] | None = None
 
     def exceedance(self, threshold: float | xr.DataArray, *, below: bool = False) -> xr.DataArray:
         """Probability of a value above a threshold, or of all others."""
@@ -58,40 +59,48 @@ class ResultDistribution:
         if self.levels is not None:
             least, most = self.levels if below else (1.0 - self.levels[1], 1.0 - self.levels[0])
             bounded = np.clip(found, least, most)
-            found = (
-                self._tails(of_there, limit[there], found, bounded, below=below) if self.tailed else bounded
+            beyond, found = (
+                bounded != found,
+                self._beyond(of_there, there, limit, found, bounded, below=below),
             )
+            bounds, estimates = (beyond & (found == bounded)).any(), (beyond & (found != bounded)).any()
             if self.least is not None:
                 value, of_least = self.least
                 at, told = limit[there], of_least[there[self.known]]
                 end = told if below else 1.0 - told
                 inner = np.maximum(found, end) if below else np.minimum(found, end)
                 found = np.select([at < value, at == value], [0.0 if below else 1.0, end], inner)
-            beyond = (
+            said = [
                 f"below {least:.3g} and above {most:.3g} estimated by tails of Student t distributions with "
-                "the same quantiles."
-                if self.tailed
-                else f"{least:.3g} means that or less, {most:.3g} that or more, because the result has no "
-                "quantiles beyond."
-            )
-            about["comment"] = f"Interpolated between quantiles; {beyond}"
+                "the same quantiles"
+            ] * bool(estimates) + [
+                f"{least:.3g} means that or less, {most:.3g} that or more, because the result has no "
+                "quantiles beyond"
+            ] * bool(bounds)
+            about["comment"] = f"{'; '.join(['Interpolated between quantiles', *said])}."
         return self._filled(there, found).assign_attrs(about).rename("exceedance")
 
-    @staticmethod
-    def _tails(of: Predictive, limit: Array, found: Array, bounded: Array, *, below: bool) -> Array:
+    def _beyond(
+        self, of: Predictive, there: Mask, limit: Array, found: Array, bounded: Array, *, below: bool
+    ) -> Array:
         """Replace bounds of probabilities beyond the outermost quantiles by those of tails, where there are.
 
-        A value that a transform does not have is below all others.
+        All values lie above a limit that is below the least value of a transform.
         """
-        table = of
+        if self.tailed is None:
+            return bounded
+        table, score = of, limit[there]
         if isinstance(of, Transformed):
-            table, limit = of.base, of.transform.forward(limit)
-            bounded = np.where(np.isfinite(limit), bounded, found)
+            with np.errstate(invalid="ignore"):
+                table, score = of.base, of.transform.forward(limit[there])
+            outside = np.isnan(score) | np.isneginf(score) | (limit[there] < of.transform.inverse(-np.inf))
+            bounded, score = np.where(outside, found, bounded), np.where(outside, np.nan, score)
         assert isinstance(table, QuantileTable)
-        upper, lower = (table.student_tail(limit, above=above) for above in (True, False))
-        of_upper, of_lower = (1.0 - upper, lower) if below else (upper, 1.0 - lower)
-        known = [np.isfinite(upper), np.isfinite(lower)]
-        return np.asarray(np.select(known, [of_upper, of_lower], bounded))
+        lower, upper = (table.student_tail(score, above=above) for above in (False, True))
+        values = (lower, 1.0 - upper) if below else (1.0 - lower, upper)
+        sides = (side[there[self.known]] for side in self.tailed)
+        known = [side & np.isfinite(value) for side, value in zip(sides, values, strict=True)]
+        return np.asarray(np.select(known, values, bounded))
 
     def quantile(self, level: float | Sequence[float]) -> xr.DataArray:
         """Give the value of each place that is not exceeded with a probability, or with each of several."""
@@ -196,7 +205,8 @@ def distribution_of(
     if chosen == "field":
         latent = dataset.get("field_quantile")
         if latent is not None:
-            return _of_table(mean, latent, chosen, tailed=True)
+            drawn = "mean_standard_error" in dataset  # as means over areas are
+            return _of_table(mean, latent, chosen, tailed=not drawn)
         if table is not None and RECALIBRATED not in str(std.attrs.get("long_name", "")):
             raise ArgumentError(
                 "the result has quantiles of an observation alone, and the distribution of the field is not "
@@ -253,7 +263,7 @@ def _of_table(
         distribution or table,
         of,
         None if distribution else (float(levels[0]), float(levels[-1])),
-        tailed=tailed,
+        tailed=2 * (np.ones(table.shape, dtype=np.bool_),) if tailed else None,
     )
 
 
@@ -272,7 +282,6 @@ def _of_transformed(dataset: xr.Dataset, stem: str, of: str) -> ResultDistributi
             key="field-of-transformed",
         )
     quantiles = dataset[name]
-    tailed = of == "field" or dataset.attrs.get("recalibration", "none") == "none"
     transform = transform_of(str(dataset.attrs.get(TRANSFORM_OBJECT, "")))
     rows = np.asarray(quantiles.transpose(QUANTILE_LEVEL, *mean.dims).values, dtype=np.float64)
     if transform is None:
@@ -283,14 +292,18 @@ def _of_transformed(dataset: xr.Dataset, stem: str, of: str) -> ResultDistributi
                 f"Or read {name} itself.",
                 key="transform-not-said",
             )
-        return _of_table(mean, quantiles, of, tailed=tailed)
+        return _of_table(mean, quantiles, of)
     levels = np.asarray(quantiles[QUANTILE_LEVEL].values, dtype=np.float64)
     known = np.asarray(np.isfinite(rows).all(axis=0))
     least = dataset.get("probability_zero") if of == "field" else None
     of_least = None if least is None else least.transpose(*mean.dims).values[known]
-    table = QuantileTable(
-        levels, _below_the_end(transform.forward(rows[:, known]), levels, transform.end, of_least)
-    )
+    scores = transform.forward(rows[:, known])
+    table = QuantileTable(levels, _below_the_end(scores, levels, transform.end, of_least))
+    tailed = None
+    if of == "field" or dataset.attrs.get("recalibration", "none") == "none":
+        there = scores > transform.end  # from the median on, a tail is that of quantiles
+        lower, upper = (np.asarray(there[side].all(axis=0)) for side in (levels <= 0.5, levels >= 0.5))
+        tailed = lower, upper
     base: Predictive | None = _gaussian(table)
     if base is None and of == "observation" and "local_scale" in dataset:
         base = _student(table)

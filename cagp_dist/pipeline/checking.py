@@ -53,7 +53,6 @@ def check_observations(
     theorem but what simulation shows.
     """
     check_positive("rate", rate, most=0.5)
-    task = replace(task, observations=task.observations.measured())
     observed = task.observed
     if observed.count < 10:
         raise DataError(

@@ -11,7 +11,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive.distribution import Predictive
 
-DEGREES = np.exp(np.linspace(0.0, np.log(1e4), 400))  # of freedom, of which tails have the nearest
+DEGREES = np.exp(np.linspace(0.0, np.log(1e4), 400))  # of freedom of tails, between which they are found
 QUARTER = 0.25
 
 
@@ -105,7 +105,8 @@ class QuantileTable(Predictive):
 
     Between two levels the quantile is linear in the normal score ``Phi^-1(level)``, and beyond the outermost
     levels it goes on with the slope of the outermost gap: **the tails are those of a normal distribution**.
-    The quantiles of a normal distribution thus give that distribution, whatever the levels. Equal quantiles
+    `student_tail` has longer ones, for probabilities far out. The quantiles of a normal distribution thus
+    give that distribution, whatever the levels. Equal quantiles
     are a value that has a probability of its own, which no density shows; the two outermost gaps must have a
     width.
 
@@ -190,8 +191,9 @@ class QuantileTable(Predictive):
         """Probability beyond each value, as far as it lies beyond the outermost quantile of that side.
 
         The tail is that of a Student t distribution about the median with the same quartile and outermost
-        quantile on its side, normal where these are no further apart than those of a normal distribution.
-        That is an estimate: mixtures of normal distributions have such tails about. NaN elsewhere.
+        quantile on its side, of at least one degree of freedom; it is normal where these are no further apart
+        than those of a normal distribution. That is an estimate: mixtures of normal distributions have such
+        tails about. NaN elsewhere.
         """
         value = np.broadcast_to(np.asarray(values, dtype=np.float64), self.shape)
         sign, level, outer = (1.0, self.levels[-1], -1) if above else (-1.0, 1.0 - self.levels[0], 0)
@@ -208,7 +210,9 @@ class QuantileTable(Predictive):
             np.interp((outermost / np.where(there, inner, 1.0))[there], ratios[::-1], logarithms)
         )
         found = np.full(self.shape, np.nan)
-        found[there] = stdtr(degrees, -distance[there] * stdtrit(degrees, level) / outermost[there])
+        relative = distance[there] / outermost[there]
+        student = stdtr(degrees, -relative * stdtrit(degrees, level))
+        found[there] = np.where(degrees < DEGREES[-1], student, ndtr(-relative * ndtri(level)))
         return found
 
     def __getitem__(self, index: Any) -> Self:

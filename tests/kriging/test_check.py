@@ -67,6 +67,25 @@ def test_limits_of_detection_are_neither_flagged_nor_evidence() -> None:
         np.testing.assert_allclose(found[name][~hidden].astype(float), alone[name].astype(float), rtol=1e-9)
 
 
+def test_limits_at_several_times_are_left_out_of_suggestions_too() -> None:
+    """Seven times, of which the eighth place is wrong at all."""
+    rng = np.random.default_rng(0)
+    one = stations().iloc[:, :2].reset_index(drop=True)
+    table = pd.concat(
+        [one.assign(time=day) for day in pd.date_range("2020-01-01", periods=7)], ignore_index=True
+    )
+    values = 20.0 - (table.lat - 46.0) + 0.2 * rng.standard_normal(len(table))
+    values[np.arange(8, len(table), 36)] *= 10.0
+    low = np.arange(len(table)) % 36 % 5 == 4
+    table["cadmium"] = [
+        f"<{value:.4f}" if limit else f"{value:.4f}" for value, limit in zip(values, low, strict=True)
+    ]
+    found = cagp.check(table, value="cadmium", lengthscale=0.1, variance=4.0, noise_std=0.3, **SETTINGS)
+    assert (np.flatnonzero(found.flag) % 36 == 8).all()
+    assert found.flag.sum() == 7
+    assert found.suggestion[found.flag].str.startswith("divide by 10").all()
+
+
 def test_values_of_all_times_predict_each_other() -> None:
     generator = np.random.default_rng(4)
     hours = np.tile(np.arange(12), 12)

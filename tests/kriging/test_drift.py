@@ -166,9 +166,13 @@ def test_a_column_of_a_similar_name_is_named():
         "t": [1.0, 2.0, 4.0],
         "elevation_m": [10.0, 30.0, 20.0],
     }
-    with pytest.raises(ArgumentError, match="Say mean='elevation_m'") as refused:
+    with pytest.raises(ArgumentError, match="such as 'elevation_m'") as refused:
         cagp.krige(table, to=1.0, value="t", mean="elevation")
     assert refused.value.key == "mean"
+    known = table | {"elevation": table["elevation_m"]}
+    targets = {"lat": [1.0, 2.0], "lon": [4.0, 5.0], "elevation_band": [1.0, 2.0]}
+    given = {"value": "t", "mean": "elevation", "kernel": "matern32", "lengthscale": 0.1, "variance": 1.0}
+    cagp.krige(known, to=targets, noise_std=0.1, **given)  # places of observations, which have elevations
 
 
 REFUSED = {

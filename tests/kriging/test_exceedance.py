@@ -10,6 +10,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.result_distribution import distribution_of
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.recalibration import Distribution
+from cagp_dist.predictive import QuantileTable
 from cagp_dist.store.schema import prediction_group
 
 TO = {"resolution": 4.0, "region": [12.0, 0.0, 0.0, 12.0]}
@@ -142,9 +143,22 @@ def test_quantiles_are_kept_to_and_tails_go_on_beyond():
     assert refused.value.key == "observation-of-integrated"
 
 
+@pytest.mark.parametrize("degrees", [1.0, 3.0, 10.0, np.inf])
+def test_a_tail_of_student_quantiles_is_that_of_the_distribution(degrees):
+    """And mirrored; nothing is said of what lies between the outermost quantiles."""
+    law = stats.norm if np.isinf(degrees) else stats.t(degrees)
+    levels = np.array(QUANTILE_LEVELS)
+    far = law.ppf([0.98, 0.999, 0.99999])
+    table = QuantileTable(levels, np.repeat(law.ppf(levels)[:, None], 4, axis=1))
+    tail = table.student_tail([*far, 0.0], above=True)
+    np.testing.assert_allclose(tail[:3], law.sf(far), rtol=2e-3)
+    np.testing.assert_allclose(tail[:3], table.student_tail([*-far, 0.0], above=False)[:3], rtol=1e-9)
+    assert np.isnan(tail[3])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_tails_of_few_observations_are_those_of_draws(seed):
-    """To 0.003 beside four standard errors of 20,000 draws; a bound of 0.025 would be off by 0.02."""
+    """To half of the probability, beside four standard errors of 20,000 draws."""
     generator, count = np.random.default_rng(seed), 20_000
     latitude, longitude = generator.uniform(0.0, 12.0, (2, 20))
     few = {
@@ -159,7 +173,7 @@ def test_tails_of_few_observations_are_those_of_draws(seed):
         for far, below in ((level, True), (1.0 - level, False)):
             limit = draws.quantile(far, "sample").drop_vars("quantile")
             found = field.cagp.exceedance(limit, below=below)
-            assert (abs(found - level) < 0.003 + 4.0 * np.sqrt(level * (1.0 - level) / count)).all()
+            assert (abs(found - level) < 0.5 * level + 4.0 * np.sqrt(level * (1.0 - level) / count)).all()
 
 
 def test_a_threshold_that_a_transform_does_not_have_is_below_all_values(table):
@@ -170,6 +184,27 @@ def test_a_threshold_that_a_transform_does_not_have_is_below_all_values(table):
     np.testing.assert_array_equal(result.cagp.exceedance(-1.0), 1.0)
     np.testing.assert_array_equal(result.cagp.exceedance(-1.0, below=True), 0.0)
     assert (result.cagp.exceedance(1e9) < 1e-4).all()
+
+
+def test_where_quantiles_are_the_least_value_probabilities_beyond_are_bounds():
+    """Rain: three dry places of few observations, whose quantiles are zero."""
+    generator = np.random.default_rng(5)
+    latitude, longitude = generator.uniform(0.0, 12.0, (2, 60))
+    rain = np.maximum(3.0 * np.sin(latitude), 0.0) + 0.2 * generator.random(60) * (np.sin(latitude) > 0.0)
+    given = {"lat": latitude, "lon": longitude, "value": rain}
+    result = cagp.krige(given, to=2.0, transform="auto", kernel="matern32", progress=False)
+    dry = (result["field_quantile"].sel(quantile_level=0.75) == 0.0) & (result["probability_zero"] < 0.99)
+    wet = result["field_quantile"].sel(quantile_level=0.025) > 0.0
+    assert dry.any()
+    assert wet.any()
+    for limit in (50.0, 1000.0):
+        found = result.cagp.exceedance(limit)
+        bound = np.minimum(0.025, 1.0 - result["probability_zero"])
+        np.testing.assert_allclose(found.values[dry.values], bound.values[dry.values])
+        assert (found.values[wet.values] < 1e-3).all()
+        assert "0.025 means that or less" in found.attrs["comment"]
+    np.testing.assert_array_equal(result.cagp.exceedance(-1.0), 1.0)
+    np.testing.assert_array_equal(result.cagp.exceedance(-1.0, below=True), 0.0)
 
 
 def test_what_a_result_does_not_say_is_refused(table):

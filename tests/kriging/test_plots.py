@@ -102,7 +102,8 @@ def test_colours_and_borders_are_as_they_were_asked_for(field):
     europe = field.assign_coords(latitude=field.latitude + 45.0)
     lines = [len(europe.cagp.plot("mean", borders=drawn).axes[0].lines) for drawn in (False, True)]
     assert lines[1] == lines[0] + 1
-    assert len(europe.cagp.plot("mean", lakes=True).axes[0].lines) == lines[0] + 2
+    shores = europe.cagp.plot("mean", lakes=True).axes[0].lines[-2:]
+    assert all(np.isfinite(shore.get_xdata()).sum() > 50 for shore in shores)
     with pytest.raises(ArgumentError) as refused:
         field.cagp.plot(cmap="virids")
     assert refused.value.key == "colours-unknown"

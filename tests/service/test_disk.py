@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import types
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from cagp_dist.service.job_plan import JobPlan, plan_job
 from cagp_dist.service.job_size import Size
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.store.durable_files import folder_bytes
+from cagp_dist.store.durable_files import allocated_bytes, folder_bytes
 
 from ..jobs import job_text, map_grid, random_points
 
@@ -203,3 +204,17 @@ def test_what_workers_can_hold_neither_in_memory_nor_on_disks_is_refused():
     )
     with pytest.raises(BudgetError, match=text):
         check_spilling(types.SimpleNamespace(peak_bytes=121 * MIB), Workers())
+
+
+def test_what_a_folder_takes_is_what_du_says(tmp_path):
+    """Two links to one file, a folder, and a file that is mostly a hole."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_bytes(b"1" * 100_000)
+    (tmp_path / "link").hardlink_to(tmp_path / "folder" / "file")
+    with (tmp_path / "hole").open("wb") as file:
+        file.truncate(10_000_000)
+    said = subprocess.run(
+        ["du", "--summarize", "--block-size=1", str(tmp_path)], check=True, capture_output=True, text=True
+    ).stdout.split()[0]
+    assert allocated_bytes(tmp_path) == int(said)
+    assert folder_bytes(tmp_path) == 10_200_000

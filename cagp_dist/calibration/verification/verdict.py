@@ -132,14 +132,14 @@ def judge(every_point: CoverageTest, by_area: CoverageTest, *, observations: int
         f"{100.0 * test.levels[i]:g} % error bars"
         for i in shown
     )
-    tails = test.coverage - test.levels
-    against = np.flatnonzero(tails < -test.standard_error) if kind == "too-wide" else np.empty(0, np.intp)
-    other = (
-        f" The tails are not: {100.0 * test.coverage[against[-1]]:.1f} % lie inside their "
-        f"{100.0 * test.levels[against[-1]]:g} % error bars."
-        if against.size
-        else ""
-    )
+    tails = (test.levels > test.levels[shown].max()) & (test.coverage < test.levels - test.standard_error)
+    other = ""
+    if kind == "too-wide" and tails.any():
+        last = np.flatnonzero(tails)[-1]
+        other = (
+            f" Their tails may be too narrow: {100.0 * test.coverage[last]:.1f} % lie inside their "
+            f"{100.0 * test.levels[last]:g} % error bars."
+        )
     chance = " and ".join(f"{300.0 * test.standard_error[i]:.1f}" for i in shown)
     return Verdict(
         kind,

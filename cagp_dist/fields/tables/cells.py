@@ -25,6 +25,7 @@ from cagp_dist.fields.tables.degrees import (
 )
 from cagp_dist.fields.tables.grouping import Depths, Places, PlaneColumns
 from cagp_dist.kernels import NO_LABEL
+from cagp_dist.remedies import Setting
 from cagp_dist.variables import bare
 from cagp_dist.variables.stated_units import Units
 from cagp_dist.variables.units import difference_factor
@@ -182,20 +183,25 @@ def read_depths(frame: Columns, name: str, kept: Indices, marks: MissingMarks) -
     return Depths(depths, bare(name), frame.units(name))
 
 
+def refuse_similar(frame: Columns, names: Collection[str], taken: Collection[str]) -> None:
+    """Refuse a term of a mean that is no column where one that is not ``taken`` has nearly its name."""
+    there, others = static_columns(frame, names), [name for name in frame.columns if name not in taken]
+    for name in names:
+        if name not in there and (near := get_close_matches(name, others, n=1, cutoff=SIMILAR)):
+            raise ArgumentError(
+                f"mean has the term {name!r}, which is no column of {frame.title}; expected one of its "
+                f"columns, such as {near[0]!r}.",
+                key="mean",
+                remedies=(Setting("mean", near[0]),),
+            )
+
+
 def read_static(
     frame: Columns, names: Collection[str], kept: Indices, marks: MissingMarks
 ) -> tuple[dict[str, Array], dict[str, str]]:
     """Read columns with a number for each place, NaN where it is not known, and their units."""
     static, units = {}, {}
-    there = static_columns(frame, names)
-    for name in names:
-        if name not in there and (near := get_close_matches(name, list(frame.columns), n=1, cutoff=SIMILAR)):
-            raise ArgumentError(
-                f"{frame.title} has no column {name!r}; it has {frame.listed}. Say mean={near[0]!r}, or give "
-                "the column that name.",
-                key="mean",
-            )
-    for name, column in there.items():
+    for name, column in static_columns(frame, names).items():
         what = f"column {column!r} of {frame.title}"
         static[name] = marks.observations(frame, column, what)[kept]
         refuse_rows(frame, kept, np.isinf(static[name]), f"{what} is infinite", "finite numbers.")

@@ -30,6 +30,7 @@ from cagp_dist.fields.tables.cells import (
     read_noise,
     read_row_places,
     read_static,
+    refuse_similar,
     static_columns,
 )
 from cagp_dist.fields.tables.columns import Columns, refuse_rows
@@ -230,6 +231,7 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
     units = units_of(frame, kinds, column, kept, said, selection.units, values[kept])
     standard_name = str(frame.attributes.get(column, {}).get("standard_name", ""))
     refuse_direction(bare(column), units.name, standard_name, values)
+    refuse_similar(frame, static, used | when | {column})
     known, their_units = read_static(frame, static, kept, marks)
     codes, labels = read_labels(frame, selection.labels, kept)
     places = replace(places, static=known | codes, static_units=their_units, labels=labels)
