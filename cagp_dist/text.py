@@ -121,7 +121,7 @@ def without_secrets(text: str, address: str = "") -> str:
     return _QUERY.sub(r"\1", _LOGIN.sub("", text))
 
 
-def nearest(word: str, valid: Iterable[str]) -> str | None:
-    """Find the valid word that resembles ``word`` most, if one does."""
-    close = difflib.get_close_matches(word, list(valid), n=1, cutoff=0.5)
+def nearest(word: str, valid: Iterable[str], *, least: float = 0.5) -> str | None:
+    """Find the valid word that resembles ``word`` most, if one does by ``least`` of 1 or more."""
+    close = difflib.get_close_matches(word, list(valid), n=1, cutoff=least)
     return close[0] if close else None

@@ -59,25 +59,27 @@ class ResultDistribution:
         if self.levels is not None:
             least, most = self.levels if below else (1.0 - self.levels[1], 1.0 - self.levels[0])
             bounded = np.clip(found, least, most)
-            beyond, found = (
-                bounded != found,
-                self._beyond(of_there, there, limit, found, bounded, below=below),
-            )
-            bounds, estimates = (beyond & (found == bounded)).any(), (beyond & (found != bounded)).any()
+            beyond = found != bounded
+            found = self._beyond(of_there, there, limit, found, bounded, below=below)
+            is_bound, is_certain = found == bounded, (found == 0.0) | (found == 1.0)
             if self.least is not None:
                 value, of_least = self.least
                 at, told = limit[there], of_least[there[self.known]]
                 end = told if below else 1.0 - told
                 inner = np.maximum(found, end) if below else np.minimum(found, end)
                 found = np.select([at < value, at == value], [0.0 if below else 1.0, end], inner)
-            said = [
-                f"below {least:.3g} and above {most:.3g} estimated by tails of Student t distributions with "
-                "the same quantiles"
-            ] * bool(estimates) + [
-                f"{least:.3g} means that or less, {most:.3g} that or more, because the result has no "
-                "quantiles beyond"
-            ] * bool(bounds)
-            about["comment"] = f"{'; '.join(['Interpolated between quantiles', *said])}."
+            said = ["Interpolated between quantiles"]
+            if (beyond & ~is_bound & ~is_certain).any():
+                said.append(
+                    f"below {least:.3g} and above {most:.3g} estimated by tails of Student t distributions "
+                    "with the same quantiles"
+                )
+            if (beyond & is_bound).any():
+                said.append(
+                    f"{least:.3g} means that or less, {most:.3g} that or more, because the result has no "
+                    "quantiles beyond"
+                )
+            about["comment"] = f"{'; '.join(said)}."
         return self._filled(there, found).assign_attrs(about).rename("exceedance")
 
     def _beyond(

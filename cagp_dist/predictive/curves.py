@@ -105,10 +105,9 @@ class QuantileTable(Predictive):
 
     Between two levels the quantile is linear in the normal score ``Phi^-1(level)``, and beyond the outermost
     levels it goes on with the slope of the outermost gap: **the tails are those of a normal distribution**.
-    `student_tail` has longer ones, for probabilities far out. The quantiles of a normal distribution thus
-    give that distribution, whatever the levels. Equal quantiles
-    are a value that has a probability of its own, which no density shows; the two outermost gaps must have a
-    width.
+    The quantiles of a normal distribution thus give that distribution, whatever the levels. `student_tail`
+    has longer tails, for probabilities far out. Equal quantiles are a value that has a probability of its
+    own, which no density shows; the two outermost gaps must have a width.
 
     Raises
     ------

@@ -181,7 +181,9 @@ def test_a_threshold_that_a_transform_does_not_have_is_below_all_values(table):
     positive = table | {"value": np.exp(0.3 * np.asarray(table["value"]))}
     result = cagp.krige(positive, to=TO, kernel="matern32", transform="log", noise_std=None)
     assert "field_quantile" in result
-    np.testing.assert_array_equal(result.cagp.exceedance(-1.0), 1.0)
+    certain = result.cagp.exceedance(-1.0)
+    np.testing.assert_array_equal(certain, 1.0)
+    assert certain.attrs["comment"] == "Interpolated between quantiles."
     np.testing.assert_array_equal(result.cagp.exceedance(-1.0, below=True), 0.0)
     assert (result.cagp.exceedance(1e9) < 1e-4).all()
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from cagp_dist.fields.tables.degrees import (
 from cagp_dist.fields.tables.grouping import Depths, Places, PlaneColumns
 from cagp_dist.kernels import NO_LABEL
 from cagp_dist.remedies import Setting
+from cagp_dist.text import nearest
 from cagp_dist.variables import bare
 from cagp_dist.variables.stated_units import Units
 from cagp_dist.variables.units import difference_factor
@@ -187,12 +187,12 @@ def refuse_similar(frame: Columns, names: Collection[str], taken: Collection[str
     """Refuse a term of a mean that is no column where one that is not ``taken`` has nearly its name."""
     there, others = static_columns(frame, names), [name for name in frame.columns if name not in taken]
     for name in names:
-        if name not in there and (near := get_close_matches(name, others, n=1, cutoff=SIMILAR)):
+        if name not in there and (near := nearest(name, others, least=SIMILAR)):
             raise ArgumentError(
                 f"mean has the term {name!r}, which is no column of {frame.title}; expected one of its "
-                f"columns, such as {near[0]!r}.",
+                f"columns, such as {near!r}.",
                 key="mean",
-                remedies=(Setting("mean", near[0]),),
+                remedies=(Setting("mean", near),),
             )
 
 
