@@ -99,10 +99,11 @@ class _Pieces:
     """Points in the order of a k-d tree, cut at some edges, with the bounding boxes of the pieces."""
 
     def __init__(self, tree: "cKDTree", edges: list[int]) -> None:
-        self._index, self._points = tree.indices, tree.data[tree.indices]
+        points = tree.data.take(tree.indices, axis=0)
+        self._index, self._axes = tree.indices, np.ascontiguousarray(points.T)
         self.edges = np.array(edges)
-        self.lower = np.minimum.reduceat(self._points, self.edges[:-1])
-        self.upper = np.maximum.reduceat(self._points, self.edges[:-1])
+        self.lower = np.minimum.reduceat(points, self.edges[:-1])
+        self.upper = np.maximum.reduceat(points, self.edges[:-1])
 
     @classmethod
     def of(cls, tree: "cKDTree", size: int) -> "_Pieces":
@@ -113,8 +114,10 @@ class _Pieces:
         """Points in a box, in their order in the tree."""
         near = np.flatnonzero(((self.upper >= lower) & (self.lower <= upper)).all(axis=1))
         places = np.concatenate([np.arange(self.edges[piece], self.edges[piece + 1]) for piece in near])
-        points = self._points[places]
-        return np.asarray(self._index[places[((points >= lower) & (points <= upper)).all(axis=1)]])
+        for axis, least, most in zip(self._axes, lower, upper, strict=True):  # fewer are left for the next
+            own = axis[places]
+            places = places[(own >= least) & (own <= most)]
+        return np.asarray(self._index[places])
 
 
 def leaves(tree: "cKDTree", size: int) -> Iterator[tuple[int, int]]:

@@ -566,9 +566,7 @@ class _Work:
             return self._executor.submit(
                 cell_distributions,
                 self._kernel,
-                gram.X[halo],
-                gram.noise_variance[halo],
-                columns[halo],
+                *(rows.take(halo, axis=0) for rows in (gram.X, gram.noise_variance, columns)),
                 part(targets, here),
                 self._settings,
                 None if known is None else known[home][1],
@@ -615,9 +613,7 @@ class _Work:
             return self._executor.submit(
                 cell_of_groups,
                 self._kernel,
-                gram.X[halo],
-                gram.noise_variance[halo],
-                columns[halo],
+                *(rows.take(halo, axis=0) for rows in (gram.X, gram.noise_variance, columns)),
                 groups[halo],
                 part(targets, here),
                 self._settings,
