@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from cagp_dist.calibration.verification.pit import CORRELATED_TEST_POINTS, histogram
-from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
+from cagp_dist.calibration.verification.pit import AREA_WEIGHTED, CORRELATED_TEST_POINTS, histogram
 from cagp_dist.pages.templates import fill
 from cagp_dist.report import by_stratum
 from cagp_dist.report import report_tables as tables

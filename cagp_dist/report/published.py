@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from cagp_dist.arrays import Array, Times
-from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
+from cagp_dist.calibration.verification.pit import AREA_WEIGHTED
 from cagp_dist.errors import StoreError
 from cagp_dist.kernels import DEPTH
 from cagp_dist.report.by_stratum import ByStratum, by_stratum_of

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array, Mask, Times
-from cagp_dist.calibration.verification.scores import AREA_WEIGHTED, scores
+from cagp_dist.calibration.verification.pit import AREA_WEIGHTED
+from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.report.by_stratum import HEADLINE
 from cagp_dist.report.published import PublishedRun, Simulation

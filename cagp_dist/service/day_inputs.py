@@ -18,8 +18,8 @@ from cagp_dist.fields.files.file_catalogue import file_version
 from cagp_dist.fields.files.local_files import versions_by_time
 from cagp_dist.service.ingest import is_remote, one_by_one, selection_of, store_path
 from cagp_dist.service.jobfile.config import job_of_fit_times
+from cagp_dist.service.jobfile.design_table import targets_path
 from cagp_dist.service.jobfile.job import Job
-from cagp_dist.service.task import targets_path
 from cagp_dist.store.earlier import earlier_runs, whole_seconds
 from cagp_dist.store.published_variables import FORMAT_VERSION, STATE
 from cagp_dist.store.series import RunOfTime

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
-
 from cagp_dist.runtime.counting import Work
 from cagp_dist.service.events import Event
 from cagp_dist.store.atomic_files import whole_file
@@ -31,6 +29,8 @@ Family = tuple[str, str, list[Sample]]  # name, meaning and samples
 
 def exposition(families: Iterable[Family]) -> str:
     """Write all samples, each family with its help and type; one without samples is left out."""
+    from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
     registry = CollectorRegistry()
     for name, meaning, samples in families:
         if samples:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
@@ -22,10 +22,12 @@ from cagp_dist.service.day_records import NOT_READY, written_day
 from cagp_dist.service.drift_check import drift_of_series
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.notify_table import REFERENCE, NotifyTable, Occasion
-from cagp_dist.service.run import Outcome
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.series import current_version
 from cagp_dist.text import counted, is_loopback, without_secrets
+
+if TYPE_CHECKING:
+    from cagp_dist.service.run import Outcome
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +57,7 @@ class PassNotes:
         elif day.status is not None and day.time is not None:
             self.done.append(ToldDay(written_day(day.time), day.status.value, run=day.run))
 
-    def add_run(self, outcome: Outcome) -> None:
+    def add_run(self, outcome: "Outcome") -> None:
         """Take note of a run by itself, of one or more times, unless it was there already."""
         if outcome.already_done:
             return

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,15 +10,17 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import CagpError, DataError
 from cagp_dist.fields.files.local_files import versions_by_time
 from cagp_dist.service.ingest import one_by_one, selection_of
-from cagp_dist.service.task import PreparedJob
 from cagp_dist.store.series import current_version
 from cagp_dist.store.zarr_arrays import open_group
 from cagp_dist.text import counted, without_secrets
 
+if TYPE_CHECKING:
+    from cagp_dist.service.task import PreparedJob
+
 Axes = tuple[Array, Array]  # latitudes (rows,) and longitudes (columns,), of a plane north and east
 
 
-def check_grid(root: Path, prepared: PreparedJob) -> None:
+def check_grid(root: Path, prepared: "PreparedJob") -> None:
     """Raise `DataError` unless the maps of a run have the grid of the series, if there is one."""
     version, design = current_version(root), prepared.design
     if version is None or design.cells is None:
@@ -63,7 +66,7 @@ def _said(axes: Axes) -> str:
     )
 
 
-def _source(prepared: PreparedJob) -> str:
+def _source(prepared: "PreparedJob") -> str:
     """Name the files that have the times of a run, else its source."""
     found: dict[str, None] = {}
     times = prepared.points.times.astype("datetime64[ns]").astype(np.int64).tolist()

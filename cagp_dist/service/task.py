@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -85,7 +84,7 @@ from cagp_dist.pipeline.task import HeldOut, Task
 from cagp_dist.predictive.transforms import Identity, Transform
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
-from cagp_dist.service.jobfile.design_table import BlockPoints
+from cagp_dist.service.jobfile.design_table import BlockPoints, targets_path
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.prior_table import PriorNumbers
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
@@ -770,11 +769,6 @@ def bias_kind(axis: str) -> str:
 def spacing_of(points: Observations, design: Design) -> float:
     """Distance of observed points from each other in degrees; 0 where no map asks for means over cells."""
     return 0.0 if design.cells is None or design.cells.edges is None else points.spacing(design.train)
-
-
-def targets_path(address: str) -> Path:
-    """Path of ``table:PATH``."""
-    return Path(address.partition(":")[2]).expanduser()
 
 
 def wanted_places(address: str | None, space: Space = SPHERE, depths: Depths | None = None) -> Wanted | None:

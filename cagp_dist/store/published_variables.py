@@ -14,8 +14,7 @@ from functools import cache
 from math import inf
 from typing import Any, TypeAlias
 
-from cagp_dist.calibration.verification.pit import CORRELATED_TEST_POINTS
-from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
+from cagp_dist.calibration.verification.pit import AREA_WEIGHTED, CORRELATED_TEST_POINTS
 from cagp_dist.variables import T2M, UNCHECKED, Variable
 
 GROUPS: Mapping[str, str] = {

@@ -7,8 +7,8 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from cagp_dist.calibration.simulation.laboratory import Calibration
-from cagp_dist.calibration.verification.pit import Histogram, histogram, unit_weights
-from cagp_dist.calibration.verification.scores import AREA_WEIGHTED, PointScores, Scores
+from cagp_dist.calibration.verification.pit import AREA_WEIGHTED, Histogram, histogram, unit_weights
+from cagp_dist.calibration.verification.scores import PointScores, Scores
 from cagp_dist.calibration.verification.strata import RELIABILITY_LEVELS, Strata, Stratum, divided
 from cagp_dist.calibration.verification.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError

@@ -2,7 +2,6 @@
 
 import numpy as np
 import xarray as xr
-from scipy.special import ndtri
 
 from cagp_dist.store.published_variables import PLAIN, QUANTILE_LEVEL
 
@@ -16,6 +15,8 @@ def as_recalibrated(group: xr.Dataset, like: xr.Dataset) -> xr.Dataset:
     Quantiles are those of normal distributions, the local scale is 1, and scores without recalibration are
     the scores. Where values were not transformed, medians are means, and zero has no probability.
     """
+    from scipy.special import ndtri
+
     added = {}
     for name in map(str, like.data_vars):
         stem = name.removesuffix(QUANTILE)

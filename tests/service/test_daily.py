@@ -5,6 +5,8 @@ import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -463,7 +465,7 @@ def test_a_day_that_fails_ends_no_other_and_is_tried_ever_less_often(begun, tmp_
     def failed():
         return list(DayRecords.read(tmp_path / "out").failed.values())
 
-    monkeypatch.setattr("cagp_dist.service.daily.run", run)
+    monkeypatch.setattr("cagp_dist.service.run.run", run)
     shutil.rmtree(tmp_path / "out")
     now, hour = dt.datetime(2020, 1, 3, tzinfo=dt.UTC), dt.timedelta(hours=1)
     job = begun(times=ALL)
@@ -559,7 +561,7 @@ def test_what_is_stored_of_a_day_or_its_time_is_its_own_fault_and_a_full_disk_is
             raise error
         return original(job, **settings)
 
-    monkeypatch.setattr("cagp_dist.service.daily.run", run)
+    monkeypatch.setattr("cagp_dist.service.run.run", run)
     job = begun(times=ALL, solver={"name": "cholesky"})
     root = job.output.folder
     full, lost = DiskError("cannot write out: No space left on device."), ClusterError("lost")
@@ -623,7 +625,7 @@ def test_a_full_disk_ends_the_pass_and_puts_off_no_day(tmp_path, monkeypatch, fr
         change(size=free_bytes)
         if free_bytes > 2**23:  # enough for all that is planned
             monkeypatch.setattr("cagp_dist.service.disk.check_disk", lambda *_, **__: None)
-            monkeypatch.setattr("cagp_dist.service.daily.run", fill)
+            monkeypatch.setattr("cagp_dist.service.run.run", fill)
         code, said, notes = a_pass()
         assert (code, said) == (75, "")
         assert "are free in" in " ".join(notes.split())
@@ -745,7 +747,7 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, mo
         patch.setattr(local_files, "run_child", None)  # files that have not changed are not opened
         damaged.unlink()
         assert cagp("daily", tmp_path / "job.toml", "--dry-run")[1].count("in the series, of run") == 3
-        patch.setattr("cagp_dist.service.daily.run", lambda job, **_: reads.append(job) or refuse())
+        patch.setattr("cagp_dist.service.run.run", lambda job, **_: reads.append(job) or refuse())
         again = ("daily", tmp_path / "job.toml", "--times", f"{DAYS[2]}..{DAYS[3]}")
         assert cagp(*again)[1].count("in the series already") == 2
         assert [job.observations.listed_times[0][:10] for job in reads] == [DAYS[1]]
@@ -1074,3 +1076,14 @@ def test_a_job_that_keeps_weights_has_the_numbers_of_one_that_does_not(tmp_path)
     trace, whole = (xr.open_zarr(path, group="trace").load() for path in (kept, solved))
     assert trace.iteration.values.tolist() == [0, 2]
     xr.testing.assert_allclose(trace.rmse, whole.rmse.isel(iteration=[0, 2]), rtol=1e-12)
+
+
+def test_a_pass_with_nothing_to_do_loads_no_solvers() -> None:
+    of_service = "daily", "metrics", "notify", "published_runs", "removed_days", "series_status"
+    code = (
+        f"import sys; from cagp_dist.service import {', '.join(of_service)}\n"
+        "heavy = {'scipy', 'numba', 'cagp_dist.service.run', 'cagp_dist.service.task'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

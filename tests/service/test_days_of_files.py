@@ -65,7 +65,7 @@ def attempts(monkeypatch):
         tried.append(job.observations.listed_times[0][:10])
         raise DataError("not what it says it is")
 
-    monkeypatch.setattr("cagp_dist.service.daily.run", run)
+    monkeypatch.setattr("cagp_dist.service.run.run", run)
     return tried
 
 
@@ -266,7 +266,7 @@ def test_files_without_the_variable_and_days_of_another_grid_are_counted(tmp_pat
     def run(job, **_):
         raise DataError("of another grid", key="of-another-grid")
 
-    monkeypatch.setattr("cagp_dist.service.daily.run", run)
+    monkeypatch.setattr("cagp_dist.service.run.run", run)
     write(tmp_path / "files", DAYS[0])
     path = write(tmp_path / "files", DAYS[1])
     with xr.open_dataset(path) as opened:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri, stdtrit
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
@@ -43,6 +42,8 @@ def measure_drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike, looks: 
 
     Of several looks at once, such as one at each variable, the probability of any false alarm is that of one.
     """
+    from scipy.special import ndtri, stdtrit
+
     values, when = np.asarray(pit, dtype=np.float64), np.asarray(times, dtype=np.intp)
     count = int(when.max(initial=-1)) + 1
     if count < BATCHES:

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 
 INTERVALS = 20
+
+# Suffix of the published name of a measure in which each point counts with the area that it stands for
+AREA_WEIGHTED = "_area_weighted"
 
 # What a report prints beside a KS p-value computed on real data (math 10.3)
 CORRELATED_TEST_POINTS = (
@@ -72,6 +74,8 @@ def pit(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> Arra
 
     Arguments, shapes and errors as :func:`standardised_errors`.
     """
+    from scipy.special import ndtr
+
     return np.asarray(ndtr(standardised_errors(mean, predictive_std, observed)), dtype=np.float64)
 
 
@@ -152,6 +156,7 @@ def normal_tests(z: ArrayLike) -> NormalTests:
 
     ``z``, of any shape, is pooled. `ArgumentError`: there is no value, or one is not finite.
     """
+    from scipy.special import ndtr
     from scipy.stats import norm
 
     pooled = np.asarray(z, dtype=np.float64).ravel()

@@ -10,20 +10,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.calibration.verification.pit import checked_prediction, ks_test, unit_weights
+from cagp_dist.calibration.verification.pit import AREA_WEIGHTED, checked_prediction, ks_test, unit_weights
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive
 from cagp_dist.predictive.transforms import Transform, Transformed
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
-# Suffix of the published name of a measure in which each point counts with the area that it stands for
 AT_END = 0x7A65726F  # names the stream of random numbers of values that have a probability
-
-AREA_WEIGHTED = "_area_weighted"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +78,8 @@ class PointScores:
     @property
     def pit(self) -> Array:
         """Probability of a value no larger than the observation, shape S."""
+        from scipy.special import ndtr
+
         return np.asarray(ndtr(self.normal_score), dtype=np.float64)
 
     def __getitem__(self, index: Any) -> "PointScores":
@@ -167,6 +165,8 @@ def drawn_below(found: PointScores, at: Mask, probability: Array) -> PointScores
 
     It is that of a value no larger, and no more is known of these.
     """
+    from scipy.special import ndtri
+
     generator = np.random.default_rng(np.random.SeedSequence(at.size, spawn_key=(AT_END,)))
     drawn = 1.0 - generator.random(at.shape)[at]  # of (0, 1]
     score = np.array(found.normal_score)
@@ -255,6 +255,8 @@ def _average(values: Array, weights: ArrayLike | None) -> float:
 
 def _inside(normal_score: Array, levels: Array, weights: ArrayLike | None) -> Array:
     """Share of observations inside the central interval of each level."""
+    from scipy.special import ndtri
+
     distance, half_widths = np.abs(normal_score), ndtri(0.5 + 0.5 * levels)
     shares = [_average(1.0 * (distance <= half_width), weights) for half_width in half_widths]
     return np.minimum(shares, 1.0)  # weights add up to one up to rounding

@@ -18,7 +18,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.verification.pit import effective_count, unit_weights
@@ -166,6 +165,7 @@ def revealed_scale(points: float, *, levels: Sequence[float] | Array = (HEADLINE
 
 def _revealed(points: int, level: float) -> float:
     from scipy.optimize import brentq
+    from scipy.special import ndtr, ndtri
     from scipy.stats import binom
 
     # the most observations inside that are still too few to be chance

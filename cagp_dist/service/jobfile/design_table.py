@@ -1,5 +1,6 @@
 """``[design]`` of a job file: which points are observed, scored and mapped."""
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
@@ -286,3 +287,8 @@ class DesignTable(JobTable):
         if self.regions is None:
             return None
         return area_means(self.regions, resolution_degrees=self.regions_resolution_degrees)
+
+
+def targets_path(address: str) -> Path:
+    """Path of ``table:PATH``."""
+    return Path(address.partition(":")[2]).expanduser()
