@@ -46,7 +46,7 @@ KEY_DIGITS = 8  # Of a key in a list; `cagp_dist.service.run.find_run` takes the
 WIDTH_LEVEL = 0.9  # The level of the error bars whose width is shown
 
 _NUMBERS = {
-    "lengthscale": (False, "chord on the unit sphere"),
+    "lengthscale": (False, ""),  # as its space says it
     "time_lengthscale_hours": (False, "in time"),
     "depth_lengthscale": (False, "in depth"),
     "variance": (True, "of the field about its mean"),
@@ -341,7 +341,6 @@ def _span(times: "Times") -> str:
 
 def show_fit(job: "Job", fitted: "FittedPrior") -> None:
     """Print the fitted numbers, how well they are known, and a table for the job file."""
-    from cagp_dist.geometry import kilometres_of_chord
     from cagp_dist.service.job_fit import LEVEL, prior_table
 
     out, result = Console(highlight=False), fitted.result
@@ -355,8 +354,8 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         unit = squared(fitted.units) if is_variance else ""
         known = f"{error:.2g} {unit}".strip() if isfinite(error) else "unknown"
         between = f"{low:.3g} to {high:.3g}" if isfinite(low) else "unknown"
-        if name.startswith("lengthscale") and value <= 2.0:
-            meaning = f"{meaning}, {kilometres_of_chord(value):,.0f} km"
+        if name.startswith("lengthscale"):
+            meaning = _plain(fitted.space.lengthscale_text(value))
         table.add_row(name, f"{value:.4g} {unit}".strip(), known, between, meaning)
     out.print(table if table.rows else fitted.line().partition(", ")[2])
     out.print(f"fitted  to {fitted.where} in {result.seconds:.1f} s", soft_wrap=True)

@@ -8,7 +8,6 @@ import numpy as np
 from cagp_dist.arrays import Array, Mask, Times
 from cagp_dist.calibration.verification.pit import AREA_WEIGHTED
 from cagp_dist.calibration.verification.scores import scores
-from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.report.by_stratum import HEADLINE
 from cagp_dist.report.published import PublishedRun, Simulation
 from cagp_dist.report.wording import SCORES, percent, signed, when
@@ -20,7 +19,7 @@ Row = tuple[str, ...]
 _VERSION = re.compile(r"\d+(\.\w+)+")
 
 _UNITS = {
-    "lengthscale": "of the Earth's radius, {kilometres:,.0f} km",
+    "lengthscale": "",  # as its space says it
     "time_lengthscale_hours": "in time",
     "depth_lengthscale": "in depth",
     "variance": "{squared}of the field about its mean",
@@ -258,8 +257,9 @@ def prior_rows(run: PublishedRun) -> list[Row]:
         for part, (value, error) in enumerate(zip(values, spread, strict=False), start=1):
             known = f"±{error:.2g}" if isinstance(error, (int, float)) else "unknown"
             if isinstance(value, (int, float)):
-                kilometres, per = value * EARTH_RADIUS_KILOMETRES, f"{square}, " if square else ""
-                said = unit.format(kilometres=kilometres, squared=per)
+                said = unit.format(squared=f"{square}, " if square else "")
+                if name == "lengthscale":
+                    said = run.space.lengthscale_text(value)
                 called = _spoken(name) if len(values) == 1 else f"{_spoken(name)}, part {part}"
                 rows.append((called, f"{value:.4g}", known, said))
     return rows

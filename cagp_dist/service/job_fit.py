@@ -37,6 +37,7 @@ from cagp_dist.remedies import advice
 from cagp_dist.service.filtered_jobs import fit_in_time
 from cagp_dist.service.jobfile.prior_table import FitTo, PriorTable
 from cagp_dist.service.task import TIME_KERNELS, PreparedJob
+from cagp_dist.space import Space
 from cagp_dist.space_time import SpaceTime
 from cagp_dist.text import counted
 
@@ -55,7 +56,8 @@ class FittedPrior:
     model: FittedModel  # kernel, noise and mean
     fit_to: FitTo  # what the job asked for
     where: str  # what they were fitted to, for people
-    units: str = "K"  # of the values
+    units: str  # of the values; empty where they are transformed
+    space: Space  # in which the lengthscales are
     likelihood: str = "exact"  # which one, for people
     times: int = 1  # times whose fields share the three numbers
     # how many independent fields they are worth (`cagp_dist.likelihood.replicates`)
@@ -287,8 +289,8 @@ def fit_prior(
     prepared: PreparedJob, execution: Execution, *, note: Callable[[str], None] = lambda text: None
 ) -> FittedPrior:
     """Fit the numbers of a job's kernel, of a sum all of them, and the noise variance."""
-    task, table, units = prepared.to_fit, prepared.job.prior, prepared.points.variable.units
-    units = "" if prepared.points.transform is not None else units
+    task, table, points = prepared.to_fit, prepared.job.prior, prepared.points
+    units = "" if points.transform is not None else points.variable.units
     decide = task.observed if task.fitted_to is None else task.fitted_to
     if decide.in_time:
         _check_times(decide)
@@ -296,7 +298,8 @@ def fit_prior(
         execution.progress(None, "kernel of space and time, and noise")
         model = fit(task, execution)
         assert model.result is not None
-        return FittedPrior(model, table.fit_to, model.fitted_to, units, model.result.method)
+        likelihood = model.result.method
+        return FittedPrior(model, table.fit_to, model.fitted_to, units, points.space, likelihood)
     if task.model.outliers != "keep":
         execution.progress(None, "kernel and noise, beside values that look wrong")
         model = fit_beside_outliers(task, execution)
@@ -325,6 +328,7 @@ def fit_prior(
         times=decide.fields if hidden else sites.times.size,
         effective_times=worth,
         units=units,
+        space=points.space,
         hours_error=hours_error,
         days=days,
     )

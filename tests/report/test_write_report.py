@@ -522,7 +522,7 @@ def test_a_fitted_prior_is_shown_with_its_standard_errors(tmp_path: Path) -> Non
     run = make_run(tmp_path, test_count=30, map_step=None, attributes={"fit": json.dumps(FIT)})
     text = Document(page_of(run)).text
     assert "Prior, fitted to the whole field of 114,720 points, test points included" in text
-    assert "lengthscale 0.05 ±0.00031 of the Earth's radius, 319 km" in text
+    assert "lengthscale 0.05 ±0.00031 318.6 km (chord 0.05, Earth of 6371.0088 km)" in text
     assert "variance 22 ±0.32 K², of the field about its mean" in text
     assert "noise variance 0.5 unknown K², of one observation" in text
     assert "Maximum of the exact likelihood of the grid, log-likelihood −192,074.1. Converged: The" in text

@@ -4,13 +4,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from typer.testing import CliRunner
 
 import cagp_dist as cagp
+from cagp_dist.cli import app
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.export import export_run
 from cagp_dist.fields.axes import located
 from cagp_dist.remedies import Setting
 from cagp_dist.report import write_report
+from cagp_dist.report.published import read_run
+from cagp_dist.report.report_tables import prior_rows
 from cagp_dist.report.thumbnails import picture_of
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
@@ -59,7 +63,7 @@ def written(folder, *, observations=(), design=(), prior=(), out="out", **tables
     return job_text(
         observations=held | dict(observations),
         design={name: table for name, table in (drawn | dict(design)).items() if table is not None},
-        prior=NUMBERS | dict(prior),
+        prior={name: value for name, value in (NUMBERS | dict(prior)).items() if value is not None},
         solver={"name": "cholesky"},
         output={"root": folder / out},
         **tables,
@@ -99,6 +103,17 @@ def test_a_job_in_a_plane_is_krige_there(samples, tmp_path, kind):
     with pytest.raises(StoreError) as error:
         description(path)
     assert error.value.key == "page-of-plane"
+
+
+def test_a_fitted_lengthscale_is_said_in_the_unit_of_the_plane(samples, tmp_path):
+    job = tmp_path / "fit.toml"
+    fitted = {**dict.fromkeys(NUMBERS), "kernel": "matern32"}
+    job.write_text(written(samples, design={"map": None, "targets": None}, prior=fitted, out="fitted"))
+    (name, estimate, _, said), *_ = prior_rows(read_run(cagp.run(job).path))
+    assert (name, said) == ("lengthscale", f"{estimate} m")
+    shown = CliRunner().invoke(app, ["fit", str(job)], env={"COLUMNS": "200"}).stdout
+    (line,) = (line for line in shown.splitlines() if line.startswith(" lengthscale"))
+    assert line.rstrip().endswith(f" {said}")
 
 
 @pytest.mark.parametrize("door", ["file", pytest.param("memory", marks=pytest.mark.exhaustive)])

@@ -58,7 +58,11 @@ else:
 
 @dataclass(frozen=True)
 class PriorNumbers:
-    """The three numbers of a prior: chord on the unit sphere, K^2, K^2; of a sum the first two by part."""
+    """The three numbers of a prior; of a sum the first two by part.
+
+    The lengthscale is a chord on the unit sphere, or a distance in the unit of a plane; the variances are in
+    the squared unit of the values, of transformed ones without a unit.
+    """
 
     lengthscale: float | tuple[float, ...]
     variance: float | tuple[float, ...]
