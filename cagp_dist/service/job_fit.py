@@ -394,9 +394,13 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
     ]
     mean = [f"mean = {_quoted(table.mean)}"]
     if table.background is not None:
-        mean = [f"background = {_quoted(table.background)}"]
-    if isinstance(table.background_std, str):  # of which the variance is a multiple: nothing to take over
-        return "\n".join(["[prior]", *mean, f"background_std = {_quoted(table.background_std)}"])
+        mean = [f"background = {_quoted(table.background)}", *mean * table.estimates_mean]
+    kernel = [f"{key} = {_written(name)}" for key, name in kernel_keys(fitted.prior.kernel).items()]
+    if isinstance(fitted.model.mean, Background) and fitted.model.mean.scales:
+        if isinstance(table.background_std, str):
+            mean.append(f"background_std = {_quoted(table.background_std)}")
+        said = "# The numbers are fitted by each run: the error of the background is a field."
+        return "\n".join([said, "[prior]", *kernel, *mean])
     if table.covariates:
         mean.append(f"covariates = [{', '.join(map(_quoted, table.covariates))}]")
         if (marks := table.covariates_missing) is not None:
@@ -407,7 +411,6 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
         numbers.append(f"bias_std = [{', '.join(f'{std:.6g}' for std in fitted.model.bias_std.values())}]")
     if table.transforms:
         mean.append(f"transform = {_quoted(table.transform)}")
-    kernel = [f"{key} = {_written(name)}" for key, name in kernel_keys(fitted.prior.kernel).items()]
     return "\n".join(["[prior]", *kernel, *mean, *numbers])
 
 
