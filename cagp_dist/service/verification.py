@@ -120,6 +120,8 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
     fitted = job.prior.numbers is None and job.prior.fit_to == "observed" and job.prior.fit_times is None
     if fitted and job.design.test.kind == "folds":
         raise NotSolvedAgainError(run, "each of its folds has a fitted prior of its own.")
+    if isinstance(said.get("background_std"), str):  # such as a spread, of which its variance is a multiple
+        raise NotSolvedAgainError(run, "the standard deviation of the error of its background is a field.")
     names = (*NAMES, *(name for name in (HOURS, OF_DEPTH) if name in said))
     numbers = {name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in names}
     numbers |= {key: said[key] for key in ("kernel", "time_kernel", "depth_kernel") if key in said}
@@ -129,7 +131,8 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
         numbers["bias_std"] = tuple(said["bias_std"])
     if "time" in posterior.coords:
         job = with_listed_times(job, posterior["time"].values)
-    known = changed(job, "prior", **numbers, fit_times=None, outliers="keep")
+    # a number as background_std is the root of the variance
+    known = changed(job, "prior", **numbers, fit_times=None, outliers="keep", background_std=None)
     return changed(known, "output", root=str(run.parents[1]))
 
 
@@ -159,9 +162,18 @@ def _prepared(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     if getattr(prepared.solver, "computational_share", None) is not None:
         why = "its computational_share chose the iterations for all points together."
         raise NotSolvedAgainError(run, why)
-    key = "previous_sha256"
-    if prepared.provenance.get(key) != made_from.get(key):
-        raise NotSolvedAgainError(run, f"{before_it}, was replaced.")
+    read = {
+        "previous": f"{before_it},",
+        "background": "its background",
+        "covariates": "one of its covariates",
+        "climatology": "its climatology",
+    }
+    if "fit_content_sha256" in made_from:
+        del read["background"]  # whose digest is of the times of the fit, too
+    for name, what in read.items():
+        key = f"{name}_sha256"
+        if prepared.provenance.get(key) != made_from.get(key):
+            raise NotSolvedAgainError(run, f"{what} was replaced.")
     if TRANSFORM not in attributes:
         return prepared
     if attributes.get("recalibration", "none") != "none":
