@@ -76,6 +76,8 @@ def _kernel(node: ast.AST) -> Any:
     """Read a kernel as it is written, None where it is none of this package."""
     if isinstance(node, ast.Constant):
         return node.value
+    if isinstance(node, ast.UnaryOp):
+        return ast.literal_eval(node)
     if isinstance(node, ast.Tuple):
         return tuple(_kernel(each) for each in node.elts)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):

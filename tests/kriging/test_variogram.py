@@ -75,6 +75,19 @@ def test_a_model_that_is_wrong_leaves_the_band_and_it_is_drawn_so():
     plt.close("all")
 
 
+def test_an_ellipse_south_of_the_equator_is_in_the_attributes():
+    table = drawn(4, count=30)
+    table |= {"lat": -table["lat"], "lon": -table["lon"]}
+    numbers = {"kernel": "matern32", "lengthscale": 0.05, "variance": 4.0, "mean": 10.0, "noise_std": 0.6}
+    model = cagp.Kriging(**numbers, anisotropy=(2.0, 30.0)).fit(table)
+    field = model.predict(5.0)
+    assert "centre=(-" in field.attrs["kernel"]
+    figures = [field.cagp.plot.variogram(seen, draws=20) for seen in (model, table)]
+    for of_model, of_table in zip(*(figure.axes[0].lines for figure in figures), strict=True):
+        np.testing.assert_allclose(of_table.get_ydata(), of_model.get_ydata(), rtol=1e-9)
+    plt.close("all")
+
+
 def test_pairs_are_of_one_time_and_a_drift_is_fitted_to_draws_too():
     table = pd.DataFrame(drawn(2, count=60))
     hours = pd.concat([table.assign(time=pd.Timestamp(f"2020-01-01T{hour:02}:00")) for hour in range(3)])
