@@ -674,7 +674,8 @@ class Kriging:
             self._check_plan(observed, targets, call)
             if not arrays or observed.variables:
                 return self._map(observed, learned, targets, kind, call)
-            corrected = return_std and self.recalibration != "none"
+            # the mean of transformed values depends on their standard deviation
+            corrected = self.recalibration != "none" and (return_std or self.transform_ is not None)
             result = self._solved(observed, learned, targets, call, corrected=corrected)
             std = result.solution.std
             if corrected:

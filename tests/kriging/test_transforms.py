@@ -103,6 +103,10 @@ def test_recalibration_is_of_what_the_values_became(logs):
     of_z = cagp.krige(table(Z, "logs"), to=TO, **settings)
     np.testing.assert_allclose(of_y["quantile"], np.exp(of_z["quantile"]), rtol=1e-9)
     assert of_y.cagp.exceedance(1.0).attrs["long_name"].startswith("probability that an observation")
+    model = cagp.Kriging(transform="log", **settings).fit(table(np.exp(Z)))
+    rows = np.stack([TO["lat"], TO["lon"]], axis=1)
+    np.testing.assert_array_equal(model.predict(rows), of_y["mean"])
+    np.testing.assert_array_equal(model.predict(rows, return_std=True), [of_y["mean"], of_y["std"]])
 
 
 class CubeRoot:
