@@ -441,7 +441,7 @@ class Kriging:
     Parameters
     ----------
     **settings
-        All those of `krige` except ``observations``, ``to`` and ``kind``.
+        All those of `krige` except ``observations``, ``to``, ``kind`` and ``mask``.
 
     Attributes
     ----------

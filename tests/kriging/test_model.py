@@ -1,5 +1,6 @@
 """The object form: fitted once, asked many times, in scikit-learn's manners."""
 
+import inspect
 import pickle
 import re
 
@@ -99,6 +100,14 @@ def test_parameters_are_stored_as_they_came_and_can_be_changed():
     with pytest.raises(ArgumentError) as refused:
         model.predict(1.0)
     assert refused.value.key == "not-fitted"
+
+
+def test_all_arguments_of_krige_are_settings_but_those_that_are_named():
+    others = [
+        name for name in inspect.signature(cagp.krige).parameters if name not in cagp.Kriging().get_params()
+    ]
+    named = re.search(r"All those of `krige` except (.*)\.", cagp.Kriging.__doc__)[1]
+    assert re.findall(r"``(\w+)``", named) == others
 
 
 def test_scikit_learn_can_clone_and_cross_validate_it(stations):
