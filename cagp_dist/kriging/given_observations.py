@@ -60,18 +60,7 @@ def read(
             "drift= is now mean=, which takes the same terms; drift= goes with the next release.",
             DeprecationWarning,
         )
-    if not isinstance(model.nugget_correlation, bool) or (
-        model.nugget_correlation and not isinstance(model.value, list | tuple)
-    ):
-        raise ArgumentError(
-            f"nugget_correlation is {model.nugget_correlation!r} and value is {model.value!r}; expected True "
-            "or False, and True of several variables.",
-            key="nugget-correlation",
-        )
-    if model.value is not None and not isinstance(model.value, str | list | tuple):
-        raise ArgumentError(
-            f"value is {model.value!r}; expected a name, or a list of several.", key="several-values"
-        )
+    _check_together(model)
     if bias_axes(model) and (model.at is not None or y is not None):
         raise ArgumentError(
             f"bias_by is {model.bias_by!r}, and "
@@ -129,6 +118,28 @@ def read(
             key="at-with-others",
         )
     return observed, mean
+
+
+def _check_together(model: "Kriging") -> None:
+    """Refuse settings that say nothing without each other, whatever is observed."""
+    if model.causal and model.at is None:
+        raise ArgumentError(
+            "causal is True and at was not given, so that each field is a map from its own time alone; "
+            'expected times of maps beside it, such as at="observed", or causal=False.',
+            key="causal-without-times",
+        )
+    if not isinstance(model.nugget_correlation, bool) or (
+        model.nugget_correlation and not isinstance(model.value, list | tuple)
+    ):
+        raise ArgumentError(
+            f"nugget_correlation is {model.nugget_correlation!r} and value is {model.value!r}; expected True "
+            "or False, and True of several variables.",
+            key="nugget-correlation",
+        )
+    if model.value is not None and not isinstance(model.value, str | list | tuple):
+        raise ArgumentError(
+            f"value is {model.value!r}; expected a name, or a list of several.", key="several-values"
+        )
 
 
 def _check_outliers(model: "Kriging") -> None:

@@ -13,8 +13,9 @@ from cagp_dist.kernels import DEPTH, SPACE_COLUMNS, Kernel, lengthscales_in_spac
 from cagp_dist.kriging.given_observations import given_kernel, says_mean
 from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.background import Background
-from cagp_dist.pipeline.defaults import NUGGET
+from cagp_dist.pipeline.defaults import KERNEL, NUGGET
 from cagp_dist.pipeline.fitted_model import families
+from cagp_dist.pipeline.integration import way_of
 from cagp_dist.pipeline.labels import Labels
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.model_settings import ModelSettings
@@ -162,6 +163,8 @@ def _check_alone(model: "Kriging") -> None:
     """Refuse numbers beside a prior, which has them all."""
     others = [name for name in OF_THE_PRIOR if getattr(model, name) is not None]
     others += ["nugget_std"] if model.nugget_std not in (NUGGET, None, 0.0) else []
+    others += ["kernel"] if not (isinstance(model.kernel, str) and model.kernel == KERNEL) else []
+    others += ["hyperparameters"] if way_of(model.hyperparameters) == "integrate" else []
     others += ["anisotropy"] if model.anisotropy != "none" else []
     others += ["mean"] if model.drift is not None or says_mean(model) else []
     if others:

@@ -177,6 +177,7 @@ def test_what_maps_at_times_do_not_have_is_said(drawn):
         ({"at": ["noon"]}, "times"),
         ({"at": []}, "times"),
         ({"at": at, "hyperparameters": "integrate"}, "at-with-others"),
+        ({"causal": True}, "causal-without-times"),
         ({"at": at, "lengthscale_km": 300.0}, "at-with-others"),
         ({"at": at, "kernel": cagp.Matern32(0.1)}, "kernel-of-time"),
         ({"at": at, "kernel": KERNEL, "noise_std": 0.3, "solver": "rings"}, "no-rings"),

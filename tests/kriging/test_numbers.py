@@ -82,6 +82,12 @@ def test_a_prior_fixes_every_number(stations, prior):
     with pytest.raises(ArgumentError) as refused:
         cagp.krige(stations, to=30.0, prior=prior, nugget_std=0.1)
     assert refused.value.key == "prior-and-numbers"
+    for given in ({"kernel": "matern52"}, {"kernel": cagp.Matern12(0.3)}, {"hyperparameters": "integrate"}):
+        with pytest.raises(ArgumentError) as refused:
+            cagp.krige(stations, to=30.0, prior=prior, **given)
+        assert refused.value.key == "prior-and-numbers"
+    plugged = cagp.krige(stations, to=30.0, prior=prior, hyperparameters="plug-in")
+    np.testing.assert_array_equal(plugged["std"], cagp.krige(stations, to=30.0, prior=prior)["std"])
 
 
 def test_a_prior_may_have_the_noise_of_each_place(truth, prior):
