@@ -87,7 +87,7 @@ from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel, families
 from cagp_dist.pipeline.gain_in_time import gain_of_other_times
 from cagp_dist.pipeline.in_units import OfDraws, field_in_units, folds_in_units, moments_of_draws
-from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_read
+from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, coefficient_names, is_read
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.map_samples import Draws, draw_fields
 from cagp_dist.pipeline.map_solves import plan_of_map, solver_of
@@ -412,7 +412,7 @@ def krige(
         observed, given_mean = read(model, observations)
         targets = masked(of_kind(kind, find_targets(to, observed), observed), mask)
         targets = model._at_times(targets, observed, given_mean, at)
-        model._check_plan(observed, targets, call)
+        model._check_plan(observed, given_mean, targets, call)
         model._learn_from(observed, given_mean, call)
         return model._map(model._observed, model._learned_at(targets), targets, kind, call)
 
@@ -671,7 +671,7 @@ class Kriging:
         targets = self._at_times(found, observed, learned.mean, at)
         learned = self._learned_at(targets)
         with self._call() as call:
-            self._check_plan(observed, targets, call)
+            self._check_plan(observed, learned.mean, targets, call)
             if not arrays or observed.variables:
                 return self._map(observed, learned, targets, kind, call)
             # the mean of transformed values depends on their standard deviation
@@ -687,7 +687,7 @@ class Kriging:
         mean, std = (shaped(each, observed, targets).T for each in (mean, std))
         return (mean, std) if return_std else mean
 
-    def _check_plan(self, observed: ObservedObject, targets: MapTargets, call: _Call) -> None:
+    def _check_plan(self, observed: ObservedObject, mean: MeanLike, targets: MapTargets, call: _Call) -> None:
         """Refuse what does not fit before anything is fitted."""
         check_recalibration(self.recalibration)
         if transforms(self) and targets.points.cells is not None:
@@ -708,7 +708,15 @@ class Kriging:
         if points.in_time:
             together = together.part(np.arange(min(len(together.X), MOST_TOGETHER)))
         parts, groups = len(families(given_kernel(self))), sum(map(len, observed.labels.values()))
-        plan_of_map(points, together, solver, call.resources, kernel_parts=parts, groups=groups)
+        plan_of_map(
+            points,
+            together,
+            solver,
+            call.resources,
+            kernel_parts=parts,
+            coefficients=len(coefficient_names(mean)),
+            groups=groups,
+        )
 
     def _solved(
         self,
@@ -951,7 +959,7 @@ class Kriging:
             while True:
                 targets = area_targets(found, observed, columns, levels)
                 targets = self._at_times(targets, observed, learned.mean, at)
-                self._check_plan(observed, targets, call)
+                self._check_plan(observed, learned.mean, targets, call)
                 solved = self._solved(observed, self._learned_at(targets), targets, call, corrected=False)
                 mean, std = (
                     shaped(each, observed, targets) for each in (solved.solution.mean, solved.solution.std)

@@ -200,6 +200,16 @@ class MeansByLabel:
         return "; ".join(said)
 
 
+def coefficient_names(mean: MeanLike) -> tuple[str, ...]:
+    """Name the coefficients of a mean that are estimated with the field."""
+    if isinstance(mean, MeansByLabel):
+        return mean.coefficient_names
+    if isinstance(mean, Background):
+        return () if mean.estimated is None else mean.estimated.coefficient_names
+    own = None if is_read(mean) else _family_of(mean)
+    return () if own is None else own.coefficient_names
+
+
 def _family_of(mean: MeanLike) -> EstimatedMean | None:
     """Give the mean whose coefficients are estimated; None of one that is known."""
     family = mean_family(mean) if isinstance(mean, str) else mean

@@ -116,11 +116,12 @@ def plan_of_map(
     resources: Resources,
     *,
     kernel_parts: int,
+    coefficients: int,
     groups: int = 0,
 ) -> Plan:
     """Plan a map before anything is fitted: `BudgetError` if it does not fit.
 
-    ``groups`` of observations share an error.
+    So many ``coefficients`` of the mean are estimated; ``groups`` of observations share an error.
     """
     grid = observed.grid_of(observed.there).like(targets.grid) if solver.needs_grid else None
     present, q = observed.present[:, observed.there], len(targets.X)
@@ -139,4 +140,4 @@ def plan_of_map(
         bounds=bounds_are_cheap(solver, observed=fullest, targets=q),
     )
     demands = demands_of_patterns(of_all, present, solver, grid, targets.grid or targets.wanted)
-    return plan_of_patterns(solver, demands, coefficients=0)
+    return plan_of_patterns(solver, demands, coefficients=coefficients)

@@ -6,7 +6,8 @@ import xarray as xr
 from scipy.interpolate import RegularGridInterpolator
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.errors import ArgumentError, BudgetError, DataError
+from cagp_dist.kriging import kriging_model
 from cagp_dist.kriging.given_observations import read
 from cagp_dist.kriging.map_targets import of_table
 
@@ -319,3 +320,20 @@ def test_a_linear_trend_is_counted_from_the_middle_of_the_observations(region):
     assert result.attrs["centre_of_drift"] == pytest.approx(middle)
     level, *_ = result["drift_coefficient"].values
     assert level == pytest.approx(285.0, abs=4.0)  # there, not at the equator
+
+
+def test_a_map_that_does_not_fit_with_its_trend_is_refused_before_the_fit(stations, monkeypatch):
+    """Its solve has right-hand sides for each coefficient, which a known mean has not."""
+    plans, plan = [], kriging_model.plan_of_map
+
+    def planned(*given, **settings):
+        plans.append(plan(*given, **settings))
+
+    monkeypatch.setattr(kriging_model, "plan_of_map", planned)
+    settings = {"to": 10.0, "solver": "cholesky", **NUMBERS}
+    cagp.krige(stations, mean=0.0, **settings)
+    monkeypatch.setattr(
+        kriging_model, "fit_beside_outliers", lambda *given, **settings: pytest.fail("fitted")
+    )
+    with pytest.raises(BudgetError):
+        cagp.krige(stations, mean="harmonic-latitude", memory_limit_bytes=plans[0].peak_bytes, **settings)
