@@ -11,11 +11,11 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import DEPTH, SPACE_COLUMNS, Kernel, lengthscales_in_space
 from cagp_dist.kriging.given_observations import given_kernel, says_mean
+from cagp_dist.likelihood.exact.integrated import way_of
 from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import KERNEL, NUGGET
 from cagp_dist.pipeline.fitted_model import families
-from cagp_dist.pipeline.integration import way_of
 from cagp_dist.pipeline.labels import Labels
 from cagp_dist.pipeline.map_mean import MeanLike
 from cagp_dist.pipeline.model_settings import ModelSettings
