@@ -732,14 +732,7 @@ class Kriging:
         points = wanted_of(targets, observed, shared=shared)
         task = self._task(observed, ModelSettings(learned.kernel, learned.mean), points)
         if corrected:
-            found = usual_recalibration(
-                self.recalibration,
-                task.observed,
-                self.solver,
-                reads_mean=is_read(learned.mean),
-                near=not task.observed.in_time,
-            )
-            task = replace(task, recalibration=found)
+            task = self._recalibrated(task)
         result = solve_task(task, learned, call.step)
         wanted = weighted(points.wanted, learned.scale(observed.points))
         models = learned.likely or ((1.0, learned),)
@@ -753,6 +746,17 @@ class Kriging:
             why = why_uninformed(observed, learned, targets)
             warn(f"{why} the error bars are those of the prior.")
         return result
+
+    def _recalibrated(self, task: Task) -> Task:
+        """Give the task with the errors that its distributions are corrected by."""
+        found = usual_recalibration(
+            self.recalibration,
+            task.observed,
+            self.solver,
+            reads_mean=is_read(self._learned.mean),
+            near=not task.observed.in_time,
+        )
+        return replace(task, recalibration=found)
 
     def _map(
         self, observed: ObservedObject, learned: FittedModel, targets: MapTargets, kind: Kind, call: _Call
@@ -1037,7 +1041,9 @@ class Kriging:
         """Predict blocks of places, stations or days from all others, and score the predictions.
 
         Kernel and noise stay those fitted to all observations (or their probabilities, if they are integrated
-        over). The prior mean is fitted without the places that are left out.
+        over). The prior mean is fitted without the places that are left out. With a ``recalibration`` all
+        distributions are corrected, each by errors of other folds than its own (of more than 20 folds each
+        20th is left out together).
 
         Parameters
         ----------
@@ -1066,6 +1072,7 @@ class Kriging:
             The attribute ``blocks_degrees`` says how high the blocks were.
         """
         observed, learned = self._fitted()
+        check_recalibration(self.recalibration)
         if folds is not None:
             check_count("folds", folds, least=2)
         check_count("seed", seed, least=0)
@@ -1087,11 +1094,13 @@ class Kriging:
                     observed, ModelSettings(learned.kernel, learned.mean), MapPoints(observed.points.X[:0])
                 )
                 execution = Execution.on(call.resources, report=report)
-                found = cross_validate(task, learned, execution, split=split)
+                found = cross_validate(self._recalibrated(task), learned, execution, split=split)
         integrated = learned.integrated is not None
         if self.transform_ is not None:
             found = folds_in_units(found, self.transform_)
         scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)
+        if self.recalibration != "none":
+            scores.attrs |= replace(found.recalibration, scored_by_folds=True).attributes()
         size = split.blocks if observed.space.has_latitudes else None
         return scores if size is None else scores.assign_attrs(blocks_degrees=size)
 

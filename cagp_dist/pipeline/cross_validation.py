@@ -11,7 +11,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
-from cagp_dist.calibration.verification.scores import PointScores, drawn_below, point_scores, unscored
+from cagp_dist.calibration.verification.scores import PointScores, drawn_below
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import part
 from cagp_dist.pipeline.censoring import quantiles_of
@@ -21,7 +21,14 @@ from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.left_out import has_left_out, leave_one_out
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.pipeline.recalibration import NOT_ASKED, Errors, OutOfSampleErrors, Recalibration, unchanged
+from cagp_dist.pipeline.recalibration import (
+    NOT_ASKED,
+    Errors,
+    OutOfSampleErrors,
+    Recalibration,
+    learn_distributions,
+    unchanged,
+)
 from cagp_dist.pipeline.split import Split
 from cagp_dist.pipeline.steps import check_left, score, solve
 from cagp_dist.pipeline.task import HeldOut, Priors, Task
@@ -29,6 +36,7 @@ from cagp_dist.predictive import Gaussian
 from cagp_dist.solvers import Solver
 from cagp_dist.text import alternatives
 
+MOST_LEARNED = 20  # Times that a method learns for the scores of folds, each of which can take a second
 DRAWN = 0x647277  # Names the stream of random numbers of places that are drawn
 
 
@@ -80,7 +88,8 @@ def out_of_sample(
         case "blocks":
             blocks: float | Literal["auto"] = task.recalibration.blocks or "auto"
             split = Split.into_folds(observed, count="auto", blocks=blocks, seed=0)
-            of_blocks = cross_validate(task, model, execution, split=split)
+            plain = replace(task, recalibration=NOT_ASKED)
+            of_blocks = cross_validate(plain, model, execution, split=split)
             return OutOfSampleErrors(
                 Gaussian(of_blocks.mean, of_blocks.predictive_std),
                 observed.values[:, split.held_out],
@@ -109,10 +118,15 @@ class LeftOutFolds(NamedTuple):
     # (T, L, k) of the field and of observations, where these are not normal
     quantiles: Array | None = None
     predictive_quantiles: Array | None = None
+    recalibration: Recalibration = NOT_ASKED
 
 
 def cross_validate(task: Task, model: FittedModel, execution: Execution, *, split: Split) -> LeftOutFolds:
-    """Predict each place from those of all other folds, with kernel and noise that were fitted to all."""
+    """Predict each place from those of all other folds, with kernel and noise that were fitted to all.
+
+    What corrects its distribution is learned from errors of other folds; of many folds every
+    `MOST_LEARNED`-th are left out of that together.
+    """
     assert split.folds is not None
     alone = int(split.folds.max()) + 1 == split.held_out.size and model.integrated is None
     alone &= task.observations.censored is None
@@ -123,19 +137,32 @@ def cross_validate(task: Task, model: FittedModel, execution: Execution, *, spli
     of_folds, priors = _in_folds(task, model, split), Priors(model)
     assert of_folds.held_out is not None
     solution = solve(of_folds, priors, execution)
-    result = score(of_folds, priors, solution, unchanged())
+    learned = unchanged()
+    if task.recalibration.method != "none":
+        errors = out_of_sample(task, priors, solution, execution)
+        own = errors_of_folds(of_folds, priors, solution)
+        assert own is not None
+        grouped = replace(own, folds=split.folds % MOST_LEARNED)
+        learned = learn_distributions(task.recalibration, errors, grouped)
+        if of_groups := learned.by_fold:
+            of_each = tuple(of_groups[fold % MOST_LEARNED] for fold in range(of_folds.folds))
+            learned = replace(learned, by_fold=of_each)
+    result = score(of_folds, priors, solution, learned)
     assert result.scores is not None
-    predictive = np.sqrt(solution.std**2 + priors.noise_of(of_folds.held_out))
+    std, noise = solution.std, priors.noise_of(of_folds.held_out)
+    predictive = np.sqrt(std**2 + noise)
     if result.of_held_out is not None:
         predictive = result.of_held_out.std
+        std = std * result.of_held_out.correction(std, noise)
     return LeftOutFolds(
         split,
         solution.mean,
-        solution.std,
+        std,
         predictive,
         _with_limits(result.scores, task.observed, split),
         None if solution.drawn is None else quantiles_of(solution.drawn),
         None if result.of_held_out is None else result.of_held_out.quantiles,
+        learned.found,
     )
 
 
@@ -170,13 +197,26 @@ def _scored_alone(task: Task, model: FittedModel, split: Split, found: LeftOut) 
     values = task.observed.values[:, places]
     mean, predictive = found.mean[:, places], found.std[:, places]
     noise = np.broadcast_to(model.usual_noise_variance, task.observed.north.shape)[places]
-    scores, at = unscored(values.shape), np.nonzero(~np.isnan(values) & ~np.isnan(mean))
-    scores.put(
-        at,
-        point_scores(Gaussian(mean[at], predictive[at]), values[at], transform=task.observations.transform),
+    known = ~np.isnan(values) & ~np.isnan(mean)
+    plain = Gaussian(np.where(known, mean, 0.0), np.where(known, predictive, 1.0))
+    assert split.folds is not None
+    groups = split.folds % MOST_LEARNED
+    errors = OutOfSampleErrors(
+        plain, np.where(known, values, np.nan), task.observed.positions[places], groups
     )
-    std = np.sqrt(np.maximum(predictive**2 - noise, 0.0))
-    return LeftOutFolds(split, mean, std, predictive, scores)
+    learned = learn_distributions(task.recalibration, errors, errors)
+    scores = learned.scored(
+        plain, errors.X, errors.observed, folds=groups, transform=task.observations.transform
+    )
+    std, quantiles = np.sqrt(np.maximum(predictive**2 - noise, 0.0)), None
+    if learned.corrected:
+        corrected = learned.at(plain, errors.X, folds=groups)
+        by = np.where(known, corrected.std / plain.std, np.nan)
+        std, predictive = by * std, by * predictive
+        quantiles = np.where(known[:, None], corrected.quantiles, np.nan)
+    return LeftOutFolds(
+        split, mean, std, predictive, scores, predictive_quantiles=quantiles, recalibration=learned.found
+    )
 
 
 def check_recalibration(method: str) -> None:

@@ -312,7 +312,7 @@ def test_recalibrated_laws_are_those_of_errors_at_places_that_were_left_out(trut
     np.testing.assert_array_equal(found["mean"], plain["mean"])
     by = found.predictive_std / np.sqrt(plain["std"] ** 2 + 0.25)
     np.testing.assert_allclose(found["std"], by * plain["std"], rtol=1e-12)
-    errors = model.cross_validate(None)
+    errors = cagp.Kriging(**given).fit(rough).cross_validate(None)
     learnt = Kuleshov().fit(
         Gaussian(errors["mean"].values, errors.predictive_std.values), errors.observed.values, None
     )
@@ -324,6 +324,30 @@ def test_recalibrated_laws_are_those_of_errors_at_places_that_were_left_out(trut
     np.testing.assert_allclose(found.predictive_std, distribution.std, rtol=1e-9)
     assert found.attrs["recalibration"] == "kuleshov"
     assert "leave-one-out errors of the 198 observed points" in found.attrs["recalibration_statement"]
+
+
+@pytest.mark.parametrize("count", [4, 198, None])
+def test_values_left_out_are_corrected_by_errors_of_other_folds(truth, monkeypatch, count):
+    """By folds and alone, where each seventh is left out of what a method learns."""
+    monkeypatch.setattr("cagp_dist.pipeline.cross_validation.MOST_LEARNED", 7)
+    given = {"noise_std": 0.5, "lengthscale": 0.8, "variance": 9.0, "progress": False}
+    rough = truth[0].where(truth.lon < 180.0, 280.0 + 4.0 * (truth[0] - 280.0))
+    plain, found = (
+        cagp.Kriging(**given, recalibration=method).fit(rough).cross_validate(count, blocks_degrees=None)
+        for method in ("none", "kuleshov")
+    )
+    np.testing.assert_array_equal(found["mean"], plain["mean"])
+    mean, std, observed = (plain[name].values for name in ("mean", "predictive_std", "observed"))
+    for group in range(min(count or 7, 7)):
+        out = plain.fold.values % 7 == group
+        learnt = Kuleshov().fit(Gaussian(mean[~out], std[~out]), observed[~out], None)
+        corrected = learnt(Gaussian(mean[out], std[out]), None)
+        np.testing.assert_allclose(found["pit"][out], corrected.cdf(observed[out]), rtol=1e-6)
+        np.testing.assert_allclose(found["predictive_std"][out], corrected.std, rtol=1e-6)
+    by = found["predictive_std"] / plain["predictive_std"]
+    np.testing.assert_allclose(found["std"], by * plain["std"], rtol=1e-9)
+    assert not np.allclose(by, 1.0)
+    assert "of folds other than its own" in found.attrs["recalibration_statement"]
 
 
 def test_many_places_are_recalibrated_by_errors_of_some_that_one_solve_leaves_out(stations, monkeypatch):
