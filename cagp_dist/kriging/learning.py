@@ -11,7 +11,6 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import DEPTH, SPACE_COLUMNS, Kernel, lengthscales_in_space
 from cagp_dist.kriging.given_observations import given_kernel, says_mean
-from cagp_dist.likelihood.exact.integrated import way_of
 from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.defaults import KERNEL, NUGGET
@@ -164,7 +163,7 @@ def _check_alone(model: "Kriging") -> None:
     others = [name for name in OF_THE_PRIOR if getattr(model, name) is not None]
     others += ["nugget_std"] if model.nugget_std not in (NUGGET, None, 0.0) else []
     others += ["kernel"] if not (isinstance(model.kernel, str) and model.kernel == KERNEL) else []
-    others += ["hyperparameters"] if way_of(model.hyperparameters) == "integrate" else []
+    others += ["hyperparameters"] if model.hyperparameters in ("integrate", "integrated") else []
     others += ["anisotropy"] if model.anisotropy != "none" else []
     others += ["mean"] if model.drift is not None or says_mean(model) else []
     if others:
