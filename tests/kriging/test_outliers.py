@@ -9,6 +9,9 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
+from cagp_dist.pipeline import Observations, robust_fit
+from cagp_dist.pipeline.fitted_model import FittedModel
+from cagp_dist.runtime import SerialExecutor
 
 SETTINGS: dict[str, Any] = {"kernel": "matern32", "progress": False, "value": "t"}
 WRONG = [7, 30, 61]
@@ -61,6 +64,24 @@ def test_keep_says_what_would_help_and_keeps_all() -> None:
     assert 'outliers="robust"' in found.attrs["suspicious_values"]
     assert "outlier_probability" not in found
     assert "suspicious_values" not in krige(table(wrong=False)).attrs
+
+
+def test_a_part_of_values_in_space_and_time_keeps_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of stations with noise of 0.1, and some whose noise of 10 is known."""
+    rng, kernel = np.random.default_rng(0), cagp.SpaceTime(cagp.Matern32(0.05, 4.0), lengthscale_time=10.0)
+    north, east = rng.uniform(45.0, 52.0, 30), rng.uniform(4.0, 14.0, 30)
+    noise = np.where(rng.random(30) < 0.2, 10.0, 0.1)
+    X = np.column_stack([np.tile(cagp.unit_sphere(north, east), (12, 1)), np.repeat(np.arange(12.0), 30)])
+    field = np.linalg.cholesky(kernel(X, X) + 1e-9 * np.eye(360)) @ rng.standard_normal(360)
+    values = field.reshape(12, 30) + noise * rng.standard_normal((12, 30))
+    values[rng.random(values.shape) < 0.3] = np.nan
+    times = np.datetime64("2024-07-01", "ns") + np.arange(12) * np.timedelta64(1, "h")
+    each = Observations.from_points(north, east, values, times=times, noise_variance=noise**2)
+    observed = each.in_space_and_time(times)
+    assert observed.noise_variance is not None
+    model = FittedModel(kernel, cagp.MEANS["constant"], observed.noise_variance)
+    monkeypatch.setattr(robust_fit, "MOST_LOOKED_AT", 100)
+    assert robust_fit.looks_wrong(observed, model, SerialExecutor()) == ""
 
 
 def test_clean_values_are_mapped_as_ever() -> None:
