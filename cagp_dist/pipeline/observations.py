@@ -381,9 +381,18 @@ class Observations:
 
     def only(self, chosen: Indices) -> Self:
         """Forget the values of all places but the chosen ones; the others stay where they are."""
-        values = np.full_like(self.values, np.nan)
-        values[:, chosen] = self.values[:, chosen]
-        return replace(self, values=values)
+        kept = np.zeros(self.north.size, dtype=np.bool_)
+        kept[chosen] = True
+
+        def of_kept(hidden: Mask | None) -> Mask | None:
+            return hidden & kept if hidden is not None and hidden[:, kept].any() else None
+
+        return replace(
+            self,
+            values=np.where(kept, self.values, np.nan),
+            limits=of_kept(self.limits),
+            censored=of_kept(self.censored),
+        )
 
     def measured(self) -> Self:
         """Forget limits of detection and other censored values."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.special import ndtr
 
 import cagp_dist as cagp
@@ -91,6 +92,39 @@ def test_limits_say_more_than_nothing_and_less_than_values():
         float(np.abs(each["mean"] - Z[BELOW]).mean()) for each in (censored, taken, without.predict(where))
     ]
     assert errors[0] < min(errors[1:])
+
+
+@pytest.mark.filterwarnings("ignore:the covariate")
+def test_limits_where_a_covariate_is_not_known_are_not_counted():
+    """Nor drawn; with none left the map is that of the other values."""
+    latitude, longitude = np.linspace(46.0, 54.0, 17), np.linspace(-1.0, 10.0, 23)
+    height = xr.DataArray(
+        np.add.outer(latitude, np.sin(longitude)), {"lat": latitude, "lon": longitude}, name="height"
+    )
+    table = {"lat": LAT, "lon": LON, "zinc": np.where(BELOW, LIMITS, Z), "lod": np.full(60, -9.0)}
+    settings = {
+        "kernel": "matern32",
+        "value": "zinc",
+        "progress": False,
+        "lengthscale": 0.08,
+        "variance": 1.0,
+    }
+    settings |= {
+        "to": TO,
+        "mean": ["constant", height.where(height.lat < 50.5)],
+        "hyperparameters": "plug-in",
+    }
+    inside = LAT < 50.0
+    for limits in (BELOW, BELOW & (LAT > 51.0)):
+        own = table | {"lod": np.where(limits, LIMITS, -9.0)}
+        found = cagp.krige(own, columns={"limit": "lod"}, **settings)
+        counted = (limits & inside).sum()
+        assert found.attrs.get("observations_below_limits", 0) == counted
+        assert (f", {counted} censored values drawn" in found.attrs["fitted_to"]) == (counted > 0)
+    plain = cagp.krige(
+        {name: column[LAT < 51.0] for name, column in table.items() if name != "lod"}, **settings
+    )
+    np.testing.assert_array_equal(found["mean"], plain["mean"])
 
 
 def test_what_limits_do_not_have_yet_is_refused():
