@@ -9,7 +9,7 @@ from functools import partial
 from glob import escape
 from pathlib import Path
 from threading import Thread
-from typing import TypeVar
+from typing import Never, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -63,6 +63,7 @@ from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import Workers, memory_limit, workers_of
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.atomic_files import READS, read_unless_removed
+from cagp_dist.store.earlier import EarlierRuns
 from cagp_dist.store.memo import FolderMemo, checkpoints_of_run
 from cagp_dist.store.outputs import Output, output_at, readable
 from cagp_dist.store.packed import packed_runs
@@ -194,13 +195,8 @@ def run(
         if (done := output.published(prepared.run_key)) is not None:
             checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(output, done, prepared)
-        work, compared = _Stages(job.cluster, clock, workers), ""
-        if job.observations.quality == "flag":
-            found = work.done("Check", partial(_checked, prepared, rate=job.observations.flag_rate))
-            prepared = without_flagged(prepared, found, field, fit_field, output.earlier)
-        if job.prior.transforms:
-            chosen = work.done("Transform", partial(_transformed, prepared))
-            prepared, compared = chosen.prepared, chosen.by.text()
+        work = _Stages(job.cluster, clock, workers)
+        prepared, compared = _values_as_asked(prepared, work, field, fit_field, output.earlier)
         fit, model = _fit(prepared, work, checkpoints)
         check_goes_on(prepared, model)
         words = _logged(words_of_values(prepared, model, workers()))
@@ -362,19 +358,23 @@ def _fit(
 @in_words_of_the_job()
 def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
     """Fit the numbers of a job's prior, whether it states them or not, also where that does not end well."""
-    return _done_with_observations(job, "Fit", _fitted_as_asked, observe)
+    with _observations_read(job, observe) as (prepared, work, field, fit_field):
+        prepared, _ = _values_as_asked(prepared, work, field, fit_field, _no_runs)
+        return work.done("Fit", partial(_fitted, prepared))
 
 
 @in_words_of_the_job()
 def check_job(job: Job, rate: float, *, observe: Observer = silent) -> CheckedObservations:
     """Check the observations of a job: which values all others contradict. Nothing is published."""
-    return _done_with_observations(job, "Check", partial(_checked, rate=rate), observe)
+    with _observations_read(job, observe) as (prepared, work, _, _):
+        return work.done("Check", partial(_checked, prepared, rate=rate))
 
 
-def _done_with_observations(
-    job: Job, name: str, work: Callable[[PreparedJob, JobStage, Execution], T], observe: Observer
-) -> T:
-    """Read the observations of a job, and do one stage with them where its tasks run."""
+@contextmanager
+def _observations_read(
+    job: Job, observe: Observer
+) -> Iterator[tuple[PreparedJob, _Stages, xr.Dataset, xr.Dataset | None]]:
+    """Read the observations of a job and those of its fit, for stages where its tasks run."""
     clock = Clock(observe)
     with workers_of(job.cluster, job.runtime.deadlines()) as workers:
         with output_lock(job.output.folder):
@@ -382,17 +382,32 @@ def _done_with_observations(
                 job, field, fit_field = ingest_all(job, report=stage.note)
                 stage.summary = _described(field)
             with clock.stage("Points") as stage:
-                # the previous run has no part in this
-                prepared = prepare_job(job, field, fit_field, earlier=lambda *_, **__: iter(()))
+                prepared = prepare_job(job, field, fit_field, earlier=_no_runs)
                 stage.summary = prepared.size.line()
-        return _Stages(job.cluster, clock, workers).done(name, partial(work, prepared))
+        yield prepared, _Stages(job.cluster, clock, workers), field, fit_field
 
 
-def _fitted_as_asked(prepared: PreparedJob, stage: JobStage, execution: Execution) -> FittedPrior:
-    """Fit numbers to the values as a job transforms them."""
+def _no_runs(*_: object, **__: object) -> Iterator[Never]:
+    """Find no earlier runs, where these have no part."""
+    return iter(())
+
+
+def _values_as_asked(
+    prepared: PreparedJob,
+    work: _Stages,
+    field: xr.Dataset,
+    fit_field: xr.Dataset | None,
+    earlier: EarlierRuns,
+) -> tuple[PreparedJob, str]:
+    """Leave out values that are flagged, or transform all, as a job asks; say which it compared."""
+    observations = prepared.job.observations
+    if observations.quality == "flag":
+        found = work.done("Check", partial(_checked, prepared, rate=observations.flag_rate))
+        return without_flagged(prepared, found, field, fit_field, earlier), ""
     if prepared.job.prior.transforms:
-        prepared = _transformed(prepared, stage, execution).prepared
-    return _fitted(prepared, stage, execution)
+        chosen = work.done("Transform", partial(_transformed, prepared))
+        return chosen.prepared, chosen.by.text()
+    return prepared, ""
 
 
 def _checked(

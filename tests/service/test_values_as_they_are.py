@@ -1,5 +1,6 @@
 """Jobs whose observations have gross errors: flagged, given less weight, or said to look wrong."""
 
+import json
 import logging
 
 import numpy as np
@@ -11,7 +12,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.run import check_job, run
+from cagp_dist.service.run import check_job, fit_job, run
 from cagp_dist.service.verification import NotSolvedAgainError, solve_again, verify_run
 from cagp_dist.store.publish import output_lock
 from cagp_dist.store.series import append_runs, of_run
@@ -94,8 +95,11 @@ def test_flagged_values_are_left_out_and_listed(folder):
     found = call(folder, outcome.path)
     targets = read_group(outcome.path, "targets")
     np.testing.assert_allclose(targets.no2_mean.values.ravel(), found["mean"].values, rtol=1e-8)
-    # the same run is found again, a check alone sees the same, and a series says it of the day
+    # the same run is found again, fits and checks alone see the same, and a series says it of the day
     assert run(asked).already_done
+    prior = json.loads(root["prior"])
+    fitted = {name: number for name, number, _ in fit_job(asked).estimates()}
+    assert fitted == {name: prior[name] for name in fitted}
     assert check_job(asked, 0.01).checked.count == len(WRONG)
     assert of_run(outcome.path)["scores"].flagged.values == [len(WRONG)]
     with output_lock(asked.output.folder):
