@@ -275,14 +275,10 @@ def _with_draws(job: Job, size: Size, seen: ChosenPoints | None) -> Size:
     """Count values that are censored, each field of which is drawn many times, where they were read."""
     if seen is None or size.joined:
         return size
-    points, train = seen.points, seen.design.train
-    values = points.values[:, train]
-    hidden = np.zeros(values.shape, dtype=np.bool_)
-    if points.limits is not None:
-        hidden |= points.limits[:, train]
-    if job.prior.transforms and np.nanmin(values) == 0.0:
-        hidden |= values == 0.0
-    return replace(size, hidden=int(hidden.sum()), draws=DRAWS) if hidden.any() else size
+    values = seen.points.values[:, seen.design.train]
+    if not job.prior.transforms or np.nanmin(values) != 0.0:
+        return size
+    return replace(size, hidden=int(np.count_nonzero(values == 0.0)), draws=DRAWS)
 
 
 def _of_values(
