@@ -50,7 +50,7 @@ from cagp_dist.kernels import DEPTH, VARIABLE
 from cagp_dist.pipeline import Observations
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.store.batches import marked, preliminary_times, still_preliminary
-from cagp_dist.store.published_variables import STATION_NAME
+from cagp_dist.store.published_variables import CONVENTIONS, STATION_NAME
 from cagp_dist.text import shown_time
 from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable, range_error, variable_of
 from cagp_dist.variables.stated_units import Units, extremes, stated_units
@@ -206,7 +206,7 @@ def assemble(
     return xr.Dataset(
         {variable.name: (dimensions, np.ascontiguousarray(values), attributes)},
         coords=coordinates,
-        attrs={"Conventions": "CF-1.13"},
+        attrs={"Conventions": CONVENTIONS},
     )
 
 

@@ -27,7 +27,7 @@ from cagp_dist.fields.selection import (
 from cagp_dist.fields.tables import MeasuredFields, Table, by_time_and_place, read_rows
 from cagp_dist.kernels import DEPTH
 from cagp_dist.space import CRSLike
-from cagp_dist.store.published_variables import STATION_NAME, about_depth
+from cagp_dist.store.published_variables import CONVENTIONS, STATION_NAME, about_depth
 from cagp_dist.variables import Variable, describe_variable, range_error
 
 
@@ -76,7 +76,7 @@ def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -
         {variable.name: (("time", PLACE), values, variable.attributes())},
         coords={"time": ("time", fields.times), **coordinates},
         attrs={
-            "Conventions": "CF-1.13",
+            "Conventions": CONVENTIONS,
             "dropped_missing": table.dropped_missing,
             "notes": list(table.notes),
         },

@@ -34,6 +34,7 @@ from cagp_dist.pipeline.task import Result
 from cagp_dist.predictive.transforms import Identity, Transform, transform_of
 from cagp_dist.space.sphere import one_or_all
 from cagp_dist.store.published_variables import (
+    CONVENTIONS,
     NODES_PER_CELL,
     QUANTILE_LEVEL,
     RECALIBRATED,
@@ -42,8 +43,6 @@ from cagp_dist.store.published_variables import (
 )
 from cagp_dist.text import bytes_text
 from cagp_dist.versions import version
-
-CONVENTIONS = "CF-1.11"
 
 READ_WITH = "observations_read_with"  # attribute of a result
 MEAN_TERMS = "prior_mean_terms"  # one more: a list in JSON

@@ -43,7 +43,6 @@ from cagp_dist.gp import condition
 from cagp_dist.gram.metric import Metric, metric, scaled_columns
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes
 from cagp_dist.kernels import DEPTH, NO_LABEL, TIME, Kernel
-from cagp_dist.kriging.map_dataset import CONVENTIONS
 from cagp_dist.pipeline import Neighbours, Progress, Status
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.prior import Prior, check_prior
@@ -61,6 +60,7 @@ from cagp_dist.store.point_blocks import (
     create_blocks,
     sort_block,
 )
+from cagp_dist.store.published_variables import CONVENTIONS
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, write_group
 from cagp_dist.store.zarr_files import ZSTD_LEVEL
 from cagp_dist.text import bytes_text, counted

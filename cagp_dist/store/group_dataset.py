@@ -14,6 +14,7 @@ from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.kernels import DEPTH
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.published_variables import (
+    CONVENTIONS,
     COORDINATES,
     ERROR_DRAWS,
     FORMAT_VERSION,
@@ -70,7 +71,7 @@ def dataset(
             array = array.astype(np.float64)
         said = {**described.attributes, **(system if {"point", "y"} & set(dims) else {})}
         data[name] = xr.Variable(dims, np.broadcast_to(array, expected), said)
-    return xr.Dataset(data, dict(coordinates), {"Conventions": "CF-1.13", "title": title})
+    return xr.Dataset(data, dict(coordinates), {"Conventions": CONVENTIONS, "title": title})
 
 
 def own_dims(dims: tuple[str, ...], coordinates: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -187,7 +188,7 @@ def root_attributes(
     known = ", ".join(variable.standard_name or variable.long_name for variable in variables)
     created = (date_created or datetime.now(UTC)).astimezone(UTC).replace(tzinfo=None)
     attributes: Attributes = {
-        "Conventions": "CF-1.13, ACDD-1.3",
+        "Conventions": f"{CONVENTIONS}, ACDD-1.3",
         "title": f"{said} with computation-aware uncertainty",
         "summary": (
             f"Gaussian-process posterior of {said} from scattered observations. The standard "

@@ -39,10 +39,11 @@ from cagp_dist.store.batches import (
 )
 from cagp_dist.store.durable_files import disk_errors, sync, sync_tree
 from cagp_dist.store.lock import held
+from cagp_dist.store.published_variables import CONVENTIONS
 from cagp_dist.store.zarr_arrays import content_sha256, open_group, write_group
 from cagp_dist.variables import variable_of
 
-_ROOT = {"Conventions": "CF-1.13", "title": "Ingested fields, one group per batch of times"}
+_ROOT = {"Conventions": CONVENTIONS, "title": "Ingested fields, one group per batch of times"}
 
 BATCH_BYTES = 64 * 2**20  # a longer ingest becomes several batches, so that a kill loses at most one
 
@@ -88,7 +89,7 @@ def open_observations(store: Path, *, times: Sequence[str] | Times | None = None
     sources = dict.fromkeys(str(part.attrs.get("source", "unknown")) for part in parts)
     digests = sorted({str(part.attrs.get("source_sha256", "unknown")) for part in parts})
     result.attrs = {
-        "Conventions": "CF-1.13",
+        "Conventions": CONVENTIONS,
         "source": "; ".join(sources),
         "source_sha256": joint_sha256(digests),
         "content_sha256": content_sha256(result),

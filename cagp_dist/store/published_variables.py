@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 from cagp_dist.calibration.verification.pit import AREA_WEIGHTED, CORRELATED_TEST_POINTS
 from cagp_dist.variables import T2M, UNCHECKED, Variable
 
+CONVENTIONS = "CF-1.13"  # of attributes, of maps of calls too
+
 GROUPS: Mapping[str, str] = {
     "posterior": "point",
     "map": "latitude longitude",

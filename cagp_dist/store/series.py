@@ -31,6 +31,7 @@ from cagp_dist.store.durable_files import disk_errors, sync, write_durably
 from cagp_dist.store.group_dataset import root_attributes
 from cagp_dist.store.publish import SERIES, install
 from cagp_dist.store.published_variables import (
+    CONVENTIONS,
     TRANSFORM,
     TRANSFORM_OBJECT,
     of_another,
@@ -272,7 +273,7 @@ def _scores_of(calibration: xr.Dataset, texts: Mapping[str, str], variable: str 
         },
         {name: calibration[name].variable for name in ("time", "level")},
         {
-            "Conventions": "CF-1.13",
+            "Conventions": CONVENTIONS,
             "title": f"Scores of {variable or 'each time'} against {'' if variable else 'its '}held-out "
             f"observations{' of each time' if variable else ''}",
         },

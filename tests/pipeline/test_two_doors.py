@@ -89,6 +89,7 @@ def job(folder, observations, *, prior, solver):
 
 def assert_same(path, krige, name, group="targets"):
     with xr.open_zarr(path, group=group) as run:
+        assert run.attrs["Conventions"] == krige.attrs["Conventions"]
         for ours, published in (("mean", f"{name}_mean"), ("std", f"{name}_std")):
             values = run[published].values
             np.testing.assert_array_equal(values, np.broadcast_to(krige[ours].values, values.shape))
