@@ -105,6 +105,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-30",
         "Quantiles of mixtures of very unequal components are found to their tolerance.",
     ),
+    NumericalVersion(
+        "0.20.0",
+        "2026-11-30",
+        "A number as noise_std of a job is all of the noise, as in calls; a nugget was fitted beside it.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

@@ -54,6 +54,7 @@ SAVED["0.15.0"] = SAVED["0.3.0"]  # no sharp quantiles here, and sweeps over blo
 SAVED["0.16.0"] = SAVED["0.17.0"] = SAVED["0.3.0"]  # no transforms here
 SAVED["0.18.0"] = SAVED["0.3.0"]  # nor censored values
 SAVED["0.19.0"] = SAVED["0.3.0"]  # nor components that are so unequal
+SAVED["0.20.0"] = SAVED["0.3.0"]  # nor a noise that is known
 NEXT = "Numbers differ: append an entry to NUMERICAL_VERSIONS, and save results and store anew beside these."
 
 

@@ -440,7 +440,7 @@ class PreparedJob(ChosenPoints):
         table, mean = self.job.prior, self.mean
         in_time = {name: (family,) for name, family in TIME_KERNELS.items()}
         fixed: Mapping[str, Sequence[float]] = {}
-        nugget = None
+        nugget = 0.0 if isinstance(self.job.observations.noise_std, float) else None  # as in a call
         if isinstance(mean, Background) and mean.std is not None:
             fixed = {"variance": [mean.variance]}
             nugget = None if self.points.noise_variance is None else 0.0

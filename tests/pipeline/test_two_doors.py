@@ -107,6 +107,7 @@ def assert_same(path, krige, name, group="targets"):
             marks=pytest.mark.exhaustive,
         ),
         ("err", {}, {"name": "neighbours", "neighbours": 20}, {"solver": cagp.Neighbours(20)}),
+        (0.3, {}, {"name": "cholesky"}, {}),
         (None, {**NUMBERS, "noise_variance": 0.09}, BLOCKS, {"solver": cagp.BlockGaussSeidel(3, 64)}),
         pytest.param(
             None,
@@ -122,7 +123,15 @@ def assert_same(path, krige, name, group="targets"):
             {"solver": cagp.BlockGaussSeidel(3, 64), "anisotropy": (2.0, 100.0)},
         ),
     ],
-    ids=["exact", "integrated", "noise of each place, neighbours", "sweeps", "ellipse", "given ellipse"],
+    ids=[
+        "exact",
+        "integrated",
+        "noise of each place, neighbours",
+        "one noise",
+        "sweeps",
+        "ellipse",
+        "given ellipse",
+    ],
 )
 def test_of_stations(folder, noise, prior, solver, asked):
     """Fitted to, where the prior has no numbers."""
