@@ -915,7 +915,7 @@ def test_a_pass_waits_for_a_command_of_an_operator(begun, tmp_path, monkeypatch)
     held.wait()
     assert dailies._is_there(job, run_of(tmp_path / "out", DAYS[0]))
     operator.join()
-    monkeypatch.setattr(dailies, "run", refuse)
+    monkeypatch.setattr("cagp_dist.service.run.run", refuse)
     list(daily(with_times(job, "2020-01-09"), now=dt.datetime(2020, 1, 10, tzinfo=dt.UTC)))
     records = DayRecords.read(tmp_path / "out")
     assert records.given_up == {"2020-01-09T00:00:00"}
