@@ -356,6 +356,11 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         between = f"{low:.3g} to {high:.3g}" if isfinite(low) else "unknown"
         if name.startswith("lengthscale"):
             meaning = _plain(fitted.space.lengthscale_text(value))
+        if name == "noise_variance" and fitted.model.known_noise.any():
+            meaning = "beside the noise that is known"
+            if fitted.noise_is_held:
+                table.add_row(name, "none", "", "", meaning)
+                continue
         table.add_row(name, f"{value:.4g} {unit}".strip(), known, between, meaning)
     out.print(table if table.rows else fitted.line().partition(", ")[2])
     out.print(f"fitted  to {fitted.where} in {result.seconds:.1f} s", soft_wrap=True)

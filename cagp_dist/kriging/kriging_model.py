@@ -1042,8 +1042,8 @@ class Kriging:
 
         Kernel and noise stay those fitted to all observations (or their probabilities, if they are integrated
         over). The prior mean is fitted without the places that are left out. With a ``recalibration`` all
-        distributions are corrected, each by errors of other folds than its own (of more than 20 folds each
-        20th is left out together).
+        distributions are corrected, each by errors of other folds than its own. More than 20 folds are put
+        into 20 groups then, and the errors of a whole group are left out: the method learns 20 times.
 
         Parameters
         ----------
@@ -1100,7 +1100,7 @@ class Kriging:
             found = folds_in_units(found, self.transform_)
         scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)
         if self.recalibration != "none":
-            scores.attrs |= replace(found.recalibration, scored_by_folds=True).attributes()
+            scores.attrs |= found.recalibration.attributes()
         size = split.blocks if observed.space.has_latitudes else None
         return scores if size is None else scores.assign_attrs(blocks_degrees=size)
 

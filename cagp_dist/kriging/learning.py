@@ -168,7 +168,7 @@ def _check_alone(model: "Kriging") -> None:
     others += ["mean"] if model.drift is not None or says_mean(model) else []
     if others:
         raise ArgumentError(
-            f"prior and {' and '.join(others)} were both given; a prior fixes every number.",
+            f"prior was given beside {' and '.join(others)}; a prior fixes every number. Leave these out.",
             key="prior-and-numbers",
         )
 

@@ -569,7 +569,10 @@ def dataset_of_folds(
     there = ~np.isnan(values) & ~np.isnan(found.mean)
     known = there if points.limits is None else there & ~points.limits[:, places]
     labels = np.zeros(places.size) if not observed.variables else points.beside[VARIABLE][places]
-    every = [found.scores[np.nonzero(known & (labels == label))].pooled() for label in np.unique(labels)]
+    of_each = [known & (labels == label) for label in np.unique(labels)]
+    every = [found.scores[np.nonzero(some)].pooled() for some in of_each]
+    # of the means that are given: a recalibrated distribution may have another one
+    roots = [float(np.sqrt(np.mean((values - found.mean)[some] ** 2))) for some in of_each]
     result, coverage, of_limits = every[0], every[0].coverage, ""
     if points.limits is not None:  # without which those that were measured are too high
         coverage = found.scores[np.nonzero(there)].pooled().coverage
@@ -589,13 +592,10 @@ def dataset_of_folds(
         "predictive_std": (found.predictive_std, "standard deviation with noise"),
         "pit": (found.scores.pit, "probability integral transform"),
     }
-    root = result.rmse
-    if points.transform is not None:
-        root = float(np.sqrt(np.mean((values - found.mean)[known] ** 2)))
     scores = {
-        "rmse": (root, "root mean square error", observed.units),
-        "crps": (result.crps, "continuous ranked probability score", observed.units),
-        "nll": (result.nll, "negative log predictive density", {"units": "1"}),
+        "rmse": (roots, "root mean square error", observed.units),
+        "crps": ([each.crps for each in every], "continuous ranked probability score", observed.units),
+        "nll": ([each.nll for each in every], "negative log predictive density", {"units": "1"}),
     }
     dims = field_dims(observed, part)
     if observed.variables:  # which may have other units
@@ -630,9 +630,9 @@ def dataset_of_folds(
             }
         )
         | {
-            name: ((), held, {"long_name": text, **units})
+            name: ((), held[0], {"long_name": text, **units})
             if not observed.variables
-            else ("scored", np.array([getattr(each, name) for each in every]), {"long_name": text})
+            else ("scored", np.array(held), {"long_name": text})
             for name, (held, text, units) in scores.items()
         }
         | {

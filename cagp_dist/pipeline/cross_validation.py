@@ -124,26 +124,26 @@ class LeftOutFolds(NamedTuple):
 def cross_validate(task: Task, model: FittedModel, execution: Execution, *, split: Split) -> LeftOutFolds:
     """Predict each place from those of all other folds, with kernel and noise that were fitted to all.
 
-    What corrects its distribution is learned from errors of other folds; of many folds every
-    `MOST_LEARNED`-th are left out of that together.
+    What corrects its distribution is learned from errors of other folds. More than `MOST_LEARNED` folds are
+    put into that many groups, and the errors of a whole group are left out.
     """
     assert split.folds is not None
+    recalibration = _of_folds(task.recalibration, split.folds)
     alone = int(split.folds.max()) + 1 == split.held_out.size and model.integrated is None
     alone &= task.observations.censored is None
     if alone and task.sees_all_times:
         found = leave_one_out(task.observed, model, task.solver, execution)
         if found is not None:
-            return _scored_alone(task, model, split, found)
+            return _scored_alone(task, model, split, found, recalibration)
     of_folds, priors = _in_folds(task, model, split), Priors(model)
     assert of_folds.held_out is not None
     solution = solve(of_folds, priors, execution)
     learned = unchanged()
-    if task.recalibration.method != "none":
-        errors = out_of_sample(task, priors, solution, execution)
-        own = errors_of_folds(of_folds, priors, solution)
-        assert own is not None
-        grouped = replace(own, folds=split.folds % MOST_LEARNED)
-        learned = learn_distributions(task.recalibration, errors, grouped)
+    if recalibration.method != "none":
+        errors = errors_of_folds(of_folds, priors, solution)
+        assert errors is not None
+        errors = replace(errors, folds=split.folds % MOST_LEARNED)
+        learned = learn_distributions(recalibration, errors, errors)
         if of_groups := learned.by_fold:
             of_each = tuple(of_groups[fold % MOST_LEARNED] for fold in range(of_folds.folds))
             learned = replace(learned, by_fold=of_each)
@@ -164,6 +164,15 @@ def cross_validate(task: Task, model: FittedModel, execution: Execution, *, spli
         None if result.of_held_out is None else result.of_held_out.quantiles,
         learned.found,
     )
+
+
+def _of_folds(asked: Recalibration, folds: Indices) -> Recalibration:
+    """Give the recalibration of places of folds; without each group of these it must have errors enough."""
+    if asked.method == "none":
+        return NOT_ASKED
+    groups = np.bincount(folds % MOST_LEARNED)
+    _check_enough(asked.method, folds.size - int(groups.max()))
+    return Recalibration(asked.method, "folds", folds.size, scored_by_folds=True)
 
 
 def _with_limits(found: PointScores, observed: Observations, split: Split) -> PointScores:
@@ -191,7 +200,9 @@ def _in_folds(task: Task, model: FittedModel, split: Split) -> Task:
     )
 
 
-def _scored_alone(task: Task, model: FittedModel, split: Split, found: LeftOut) -> LeftOutFolds:
+def _scored_alone(
+    task: Task, model: FittedModel, split: Split, found: LeftOut, recalibration: Recalibration
+) -> LeftOutFolds:
     """Score observations that were left out one by one."""
     places = split.held_out
     values = task.observed.values[:, places]
@@ -204,7 +215,7 @@ def _scored_alone(task: Task, model: FittedModel, split: Split, found: LeftOut) 
     errors = OutOfSampleErrors(
         plain, np.where(known, values, np.nan), task.observed.positions[places], groups
     )
-    learned = learn_distributions(task.recalibration, errors, errors)
+    learned = learn_distributions(recalibration, errors, errors)
     scores = learned.scored(
         plain, errors.X, errors.observed, folds=groups, transform=task.observations.transform
     )

@@ -476,6 +476,12 @@ def _held(
     return pairs[0] if len(pairs) == 1 else pairs
 
 
+def no_nugget(known: Array) -> float:
+    """Give what stands for no nugget beside known noise variances (), (n,), where zero cannot be stated."""
+    positive = known[known > 0.0]
+    return NO_NUGGET * float(positive.min() if positive.size else 1.0)
+
+
 def known_noise(observed: Observations, there: Indices, noise_std: float | None) -> Array:
     """Variance of the known noise, () or (n,); 0 where nothing is known."""
     if noise_std is not None:

@@ -16,11 +16,11 @@ from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
-from cagp_dist.predictive import Gaussian, Predictive
+from cagp_dist.predictive import Gaussian, Predictive, QuantileTable
 from cagp_dist.predictive.transforms import Transform
 from cagp_dist.text import counted
 
-Errors = Literal["none", "points", "blocks", "drawn", "leave-one-out"]
+Errors = Literal["none", "points", "blocks", "drawn", "leave-one-out", "folds"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Recalibration:
             + (", in separate blocks" if self.blocks is not None else ""),
             "drawn": f"errors at {counted(self.places, 'place')} that a solve without them predicted",
             "blocks": f"errors at {counted(self.places, 'place')} that were predicted from other blocks",
+            "folds": f"errors at {counted(self.places, 'place')}, each predicted from other folds",
             "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
         }[self.errors]
         source += self._of_sharp()
@@ -223,10 +224,12 @@ class Distributions:
                 times, places = np.nonzero(~np.isnan(observed[:, some]))
                 if not times.size:
                     continue
-                distribution = fitted(plain[:, some], X[some])
-                found = point_scores(
-                    distribution[times, places], observed[times, some[places]], transform=transform
-                )
+                distribution = fitted(plain[:, some], X[some])[times, places]
+                if transform is not None:  # as maps say it: Student t has no mean behind an exponential
+                    distribution = QuantileTable(
+                        np.array(QUANTILE_LEVELS), distribution.quantile(QUANTILE_LEVELS)
+                    )
+                found = point_scores(distribution, observed[times, some[places]], transform=transform)
                 everywhere.put((times, some[places]), found)
         return everywhere
 
@@ -267,7 +270,8 @@ def learn_distributions(
 ) -> Distributions:
     """Learn from errors what corrects distributions of observations.
 
-    Where places of folds are scored, no error that their own fold had a part in corrects them.
+    Where places of folds are scored, no error of their own fold corrects them; values of it had a part in the
+    predictions of the others.
     """
     if found.method == "none":
         return unchanged(found)

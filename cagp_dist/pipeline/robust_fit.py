@@ -100,14 +100,14 @@ def looks_wrong(observed: Observations, model: FittedModel, executor: Executor) 
         return ""
     if observed.count < FEWEST:
         return ""
-    # by their own numbers: in space and time a place of the source has many values
-    some = some_places(replace(observed, source_index=np.arange(observed.north.size)), MOST_LOOKED_AT)
+    some, known = observed, model.known_noise
+    if observed.there.size > MOST_LOOKED_AT:
+        # by their own numbers: in space and time a place of the source has many values
+        some = some_places(replace(observed, source_index=np.arange(observed.north.size)), MOST_LOOKED_AT)
+        known = known[some.source_index] if known.ndim else known
     if some.fields > MOST_FIELDS:
         fields = np.linspace(0, some.fields - 1, MOST_FIELDS).round().astype(np.intp)
         some = replace(some, values=some.values[fields], times=some.times[fields])
-    known = model.known_noise
-    if known.ndim:
-        known = known[some.source_index]
     left = LeftOutNear(some, replace(model, known_noise=known), executor)
     found = contamination(*left.errors(), rescaled=True)
     if found.gain < TOLD:

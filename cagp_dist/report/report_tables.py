@@ -258,6 +258,8 @@ def prior_rows(run: PublishedRun) -> list[Row]:
             known = f"±{error:.2g}" if isinstance(error, (int, float)) else "unknown"
             if isinstance(value, (int, float)):
                 said = unit.format(squared=f"{square}, " if square else "")
+                if name == "noise_variance" and run.attributes.table("known_noise_std"):
+                    said = f"{square}, beside the noise that is known".removeprefix(", ")
                 if name == "lengthscale":
                     said = run.space.lengthscale_text(value)
                 called = _spoken(name) if len(values) == 1 else f"{_spoken(name)}, part {part}"

@@ -25,9 +25,8 @@ from cagp_dist.pipeline import (
     each,
 )
 from cagp_dist.pipeline.background import Background
-from cagp_dist.pipeline.defaults import NO_NUGGET
 from cagp_dist.pipeline.field_solves import Execution
-from cagp_dist.pipeline.fitted_model import FittedModel, innovations_over_scale
+from cagp_dist.pipeline.fitted_model import FittedModel, innovations_over_scale, no_nugget
 from cagp_dist.pipeline.fitting import Sites, effective_times
 from cagp_dist.pipeline.map_mean import MeansByLabel, mean_of
 from cagp_dist.pipeline.robust_fit import fit_beside_outliers
@@ -100,6 +99,11 @@ class FittedPrior:
         return list(zip([*names, NAMES[2]], prior_numbers(self.prior), spread, strict=True))
 
     @property
+    def noise_is_held(self) -> bool:
+        """Whether all noise is known beforehand, so that none was fitted beside it."""
+        return bool(self.model.known_noise.any()) and not isfinite(self.result.standard_errors.noise_variance)
+
+    @property
     def _places(self) -> list[int]:
         """Which of the fitted numbers are those of the job file; others are said apart."""
         names = Numbering.of_kernel(self.result.prior.kernel).names
@@ -147,7 +151,9 @@ class FittedPrior:
     def line(self) -> str:
         """Sum it up in one line."""
         numbers = ", ".join(
-            f"{name.replace('_', ' ')} {value:.4g} ± {error:.1g}" for name, value, error in self.estimates()
+            f"{name.replace('_', ' ')} {value:.4g} ± {error:.1g}"
+            for name, value, error in self.estimates()
+            if name != NAMES[2] or not self.noise_is_held
         )
         text = f"{self.result.status.value}, {numbers or self._together()}"
         for shape in self.prior.kernel.parts[0].factors:
@@ -225,9 +231,7 @@ class FittedPrior:
 
 def numbers_of(model: FittedModel) -> Prior:
     """Kernel of the field and noise, beside what is known of it; mean and shared errors stand elsewhere."""
-    known = model.known_noise[model.known_noise > 0.0]
-    none = NO_NUGGET * float(known.min() if known.size else 1.0)  # where the noise is held at what is known
-    return Prior(model.field_kernel, model.nugget or none)
+    return Prior(model.field_kernel, model.nugget or no_nugget(model.known_noise))
 
 
 def kernel_keys(kernel: Kernel) -> dict[str, str | dict[str, float]]:

@@ -61,7 +61,7 @@ from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.carried import CarriedField
 from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.field_fit import ways_in_depth
-from cagp_dist.pipeline.fitted_model import FittedModel, ellipse_of
+from cagp_dist.pipeline.fitted_model import FittedModel, ellipse_of, no_nugget
 from cagp_dist.pipeline.labels import (
     Labels,
     check_groups,
@@ -433,7 +433,13 @@ class PreparedJob(ChosenPoints):
                 kernel = Product((cast("Factor", kernel), factor), kernel.variance)
         for axis, std in zip(table.bias_by, each(table.bias_std or ()), strict=True):
             kernel = kernel + SameLabel(std**2, axis)
-        return ModelSettings(kernel, self.mean, noise_variance=numbers.noise_variance)
+        noise = 0.0 if self._is_no_nugget(numbers.noise_variance) else numbers.noise_variance
+        return ModelSettings(kernel, self.mean, noise_variance=noise)
+
+    def _is_no_nugget(self, noise_variance: float) -> bool:
+        """Whether it stands for none beside the known noise, as in what a fit prints: zero is not stated."""
+        known = self.points.noise_variance
+        return known is not None and noise_variance <= 1.001 * no_nugget(known)  # some digits are printed
 
     def settings(self) -> ModelSettings:
         """Say of kernel and mean what the job does; the numbers are fitted."""

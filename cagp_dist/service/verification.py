@@ -168,6 +168,8 @@ def _prepared(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
         "covariates": "one of its covariates",
         "climatology": "its climatology",
     }
+    if isinstance(prepared.solver, Neighbours):  # which solves all targets together
+        read["targets"] = "its table of targets"
     if "fit_content_sha256" in made_from:
         del read["background"]  # whose digest is of the times of the fit, too
     for name, what in read.items():

@@ -109,7 +109,7 @@ def test_folds_are_scored_with_the_usual_noise() -> None:
     ("settings", "key"),
     [
         ({"recalibration": "local-scale"}, "outliers-with-others"),
-        ({"prior": cagp.Prior(cagp.Matern32(0.05, 4.0), 0.25)}, "outliers-with-others"),
+        ({"prior": cagp.Prior(cagp.Matern32(0.05, 4.0), 0.25), "kernel": "auto"}, "outliers-with-others"),
         ({"outliers": "drop"}, "unknown-word"),
     ],
 )

@@ -80,22 +80,24 @@ def write_source(path: Path, days):
     save(temperature(np.array(values), latitude=latitude, longitude=longitude, times=days), path)
 
 
-def the_job(folder: Path, *, times="latest", **tables):
-    return parse_job(
-        job_text(
-            **{
-                "observations": {"source": f"zarr:{folder / 'field.zarr'}", "times": times},
-                "design": {
-                    "train": random_points(200),
-                    "test": random_points(40, seed=1),
-                    "map": map_grid(30.0),
-                    "regions": [{"name": "europe", "south": 35, "north": 70, "west": -10, "east": 40}],
-                    "regions_resolution_degrees": 10.0,
-                },
-                "output": {"root": folder / "out", "keep_weights": True},
-                **tables,
-            }
-        )
+def the_job(folder: Path, **tables):
+    return parse_job(the_text(folder, **tables))
+
+
+def the_text(folder: Path, *, times="latest", **tables):
+    return job_text(
+        **{
+            "observations": {"source": f"zarr:{folder / 'field.zarr'}", "times": times},
+            "design": {
+                "train": random_points(200),
+                "test": random_points(40, seed=1),
+                "map": map_grid(30.0),
+                "regions": [{"name": "europe", "south": 35, "north": 70, "west": -10, "east": 40}],
+                "regions_resolution_degrees": 10.0,
+            },
+            "output": {"root": folder / "out", "keep_weights": True},
+            **tables,
+        }
     )
 
 
@@ -1078,12 +1080,15 @@ def test_a_job_that_keeps_weights_has_the_numbers_of_one_that_does_not(tmp_path)
     xr.testing.assert_allclose(trace.rmse, whole.rmse.isel(iteration=[0, 2]), rtol=1e-12)
 
 
-def test_a_pass_with_nothing_to_do_loads_no_solvers() -> None:
-    of_service = "daily", "metrics", "notify", "published_runs", "removed_days", "series_status"
+def test_a_pass_with_nothing_to_do_loads_no_solvers(two_days) -> None:
+    job = two_days / "job.toml"
+    job.write_text(the_text(two_days, times=DAYS[:1]))
     code = (
-        f"import sys; from cagp_dist.service import {', '.join(of_service)}\n"
+        "import sys; from cagp_dist.cli import app\n"
+        f"app(['daily', {str(job)!r}], standalone_mode=False)\n"
         "heavy = {'scipy', 'numba', 'cagp_dist.service.run', 'cagp_dist.service.task'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert f"{DAYS[0]}T00:00: in the series already" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
