@@ -21,6 +21,7 @@ CAGP = Path(sys.executable).with_name("cagp")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "sinfo")
 # Daemons live in /usr/sbin, which is not on everybody's PATH.
 MISSING = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+CONFIGURATION = "jobqueue.yaml"
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
 
 pytestmark = [
@@ -269,13 +270,15 @@ def test_a_walltime_that_ends_within_the_iterations_is_continued_to_the_same_bit
 def worker_jobs(slurm: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """The environment in which `--scheduler slurm` submits jobs, of which this node holds two."""
     pytest.importorskip("dask_jobqueue")
-    configuration = tmp_path / "jobqueue.yaml"
-    configuration.write_text(
-        "jobqueue: {slurm: {queue: main, walltime: '00:10:00', log-directory: logs, "
-        # one of two takes leave after 25 s, the other after 60 s
-        "worker-extra-args: [--lifetime, $((25 + 35 * (SLURM_JOB_ID % 2)))s]}}\n"
+    # one of two takes leave after 25 s, the other after 60 s
+    _configure(tmp_path, ", worker-extra-args: [--lifetime, $((25 + 35 * (SLURM_JOB_ID % 2)))s]")
+    return {**slurm, "DASK_CONFIG": str(tmp_path / CONFIGURATION)}
+
+
+def _configure(folder: Path, of_workers: str = "") -> None:
+    (folder / CONFIGURATION).write_text(
+        f"jobqueue: {{slurm: {{queue: main, walltime: '00:10:00', log-directory: logs{of_workers}}}}}\n"
     )
-    return {**slurm, "DASK_CONFIG": str(configuration)}
 
 
 def test_worker_jobs_give_the_serial_result_and_leave_nothing(
@@ -303,6 +306,7 @@ def test_work_begins_on_the_one_core_that_is_free(
     assert_same_result: Callable[[Path], None],
 ) -> None:
     """Three of four are taken by another job; two workers were asked for."""
+    _configure(tmp_path)  # workers stay: a lone one that leaves takes all results with it
     job = write_job(tmp_path)
     job.write_text(f'{job.read_text()}\n[runtime]\nstart_after = "1min"\n')
     other = ["sbatch", "--parsable", "--cpus-per-task=3", "--mem=1G", "--output=/dev/null"]
