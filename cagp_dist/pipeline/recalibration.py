@@ -225,7 +225,8 @@ class Distributions:
                 if not times.size:
                     continue
                 distribution = fitted(plain[:, some], X[some])[times, places]
-                if transform is not None:  # as maps say it: Student t has no mean behind an exponential
+                if transform is not None and self.corrected:
+                    # as maps say it: Student t has no mean behind an exponential
                     distribution = QuantileTable(
                         np.array(QUANTILE_LEVELS), distribution.quantile(QUANTILE_LEVELS)
                     )

@@ -100,8 +100,8 @@ class FittedPrior:
 
     @property
     def noise_is_held(self) -> bool:
-        """Whether all noise is known beforehand, so that none was fitted beside it."""
-        return bool(self.model.known_noise.any()) and not isfinite(self.result.standard_errors.noise_variance)
+        """Whether there is no noise beside what is known: none was asked for, or none was found."""
+        return bool(self.model.known_noise.any()) and NAMES[2] in self.model.held
 
     @property
     def _places(self) -> list[int]:

@@ -437,9 +437,11 @@ class PreparedJob(ChosenPoints):
         return ModelSettings(kernel, self.mean, noise_variance=noise)
 
     def _is_no_nugget(self, noise_variance: float) -> bool:
-        """Whether it stands for none beside the known noise, as in what a fit prints: zero is not stated."""
+        """Whether it is what a fit prints for none beside noise that is a number, as zero is not stated."""
         known = self.points.noise_variance
-        return known is not None and noise_variance <= 1.001 * no_nugget(known)  # some digits are printed
+        if known is None or not isinstance(self.job.observations.noise_std, float):
+            return False
+        return noise_variance <= 1.001 * no_nugget(known)  # some digits are printed
 
     def settings(self) -> ModelSettings:
         """Say of kernel and mean what the job does; the numbers are fitted."""

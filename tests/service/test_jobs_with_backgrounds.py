@@ -1,14 +1,16 @@
 """Jobs with a background: the table that `cagp fit` prints, and whether their runs are solved again."""
 
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 
+from cagp_dist.cli.display import show_fit
 from cagp_dist.service.job_fit import prior_table
-from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.jobfile.config import changed, parse_job
 from cagp_dist.service.run import fit_job, run
 from cagp_dist.service.verification import TOLERANCE, NotSolvedAgainError, solve_again
 
@@ -91,3 +93,27 @@ def test_a_run_whose_background_or_covariate_was_replaced_is_not_solved_again(jo
         other.to_netcdf(tmp_path / f"{file}.nc", engine="h5netcdf")
         with pytest.raises(NotSolvedAgainError, match="replaced"):
             solve_again(path, points=5)
+
+
+def test_noise_that_is_a_number_is_all_of_it_and_a_fit_says_so(job_of, capsys):
+    job = job_of("guess", background=None, mean="constant")
+    fitted = fit_job(job)
+    assert fitted.noise_is_held
+    assert "noise" not in fitted.line().partition(";")[0]
+    show_fit(job, fitted)
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith(" noise_variance"))
+    assert row.split()[:3] == ["noise_variance", "none", "beside"]
+    assert solve_again(run(job).path, points=5) < 1e-9
+
+
+def test_noise_that_a_fit_finds_beside_known_noise_is_not_called_none(job_of, tmp_path):
+    """Also where its standard error is not known."""
+    job = job_of("guess", background=None, mean="constant")
+    rows = pd.read_csv(tmp_path / "stations.csv").assign(err=0.1)
+    rows.to_csv(tmp_path / "stations.csv", index=False)
+    fitted = fit_job(changed(job, "observations", noise_std="err"))
+    assert fitted.model.nugget > 0.1
+    errors = replace(fitted.result.standard_errors, noise_variance=float("nan"))
+    flat = replace(fitted, model=replace(fitted.model, result=replace(fitted.result, standard_errors=errors)))
+    assert not flat.noise_is_held
+    assert "noise variance" in flat.line()
