@@ -221,9 +221,15 @@ def coarse_first(count: int) -> NDArray[np.intp]:
     return reversed_[reversed_ < count]
 
 
-def cells_in_order(points: Array, size: int, *, leaf: int) -> NDArray[np.intp]:
-    """Order of points (n, p) by halves, down to cells of a size, and within these down to leaves."""
-    order = np.arange(len(points))
+def cells_in_order(
+    points: Array, size: int, *, leaf: int, only: NDArray[np.intp] | None = None
+) -> NDArray[np.intp]:
+    """Order of points (n, p) by halves, down to cells of a size, and within these down to leaves.
+
+    With ``only``, numbers of cells in ascending order, just these are as they would be without; others are
+    not divided further than they need.
+    """
+    order, columns = np.arange(len(points)), np.array(points.T, order="C")  # moved with the order
     pending = [(0, len(points))]
     while pending:
         start, stop = pending.pop()
@@ -231,13 +237,22 @@ def cells_in_order(points: Array, size: int, *, leaf: int) -> NDArray[np.intp]:
         parts = -(-(stop - start) // unit)
         if parts < 2:
             continue
-        members = order[start:stop]
-        extent = np.ptp(points[members], axis=0)
-        along = points[members, int(np.argmax(extent))]
+        if only is not None and not ((only * size < stop) & ((only + 1) * size > start)).any():
+            continue
+        own = columns[:, start:stop]
+        by = _stable_order(own[int(np.argmax(own.max(axis=1) - own.min(axis=1)))])
+        order[start:stop] = order[start:stop][by]
+        columns[:, start:stop] = own[:, by]
         middle = start + (parts // 2) * unit
-        order[start:stop] = members[np.argsort(along, kind="stable")]
         pending += [(start, middle), (middle, stop)]
     return order
+
+
+def _stable_order(values: Array) -> NDArray[np.intp]:
+    """Sort stably: by the fastest way, whose order is the only one unless there are ties."""
+    order = np.argsort(values)
+    ordered = values[order]
+    return np.argsort(values, kind="stable") if (ordered[1:] == ordered[:-1]).any() else order
 
 
 def _check_latitude(latitude_degrees: Array) -> None:

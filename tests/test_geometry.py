@@ -11,6 +11,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import (
     EARTH_RADIUS_KILOMETRES,
     LEAF,
+    cells_in_order,
     chord_of_kilometres,
     coarse_first,
     degrees,
@@ -156,6 +157,27 @@ def test_the_first_places_of_a_coarse_order_are_spread_evenly(n):
     for part in (1, 2, 4, 8, 16):
         if part <= n:
             assert np.diff(np.sort(order[:part]), append=n).max() <= whole / part
+
+
+def _halved(X, order, size):
+    """The definition: halves along the widest axis, sorted stably, at multiples of a size."""
+    parts = -(-len(order) // size)
+    if parts < 2:
+        return order
+    along = X[order][:, np.ptp(X[order], axis=0).argmax()]
+    order, middle = order[np.argsort(along, kind="stable")], parts // 2 * size
+    return np.concatenate([_halved(X, half, size) for half in (order[:middle], order[middle:])])
+
+
+@pytest.mark.parametrize("decimals", [15, 1], ids=["no ties", "ties"])
+def test_points_that_tie_keep_the_order_of_stable_sorts(decimals):
+    X = np.random.default_rng(5).normal(size=(1003, 3)).round(decimals)
+    found = cells_in_order(X, 20, leaf=20)
+    np.testing.assert_array_equal(found, _halved(X, np.arange(1003), 20))
+    only = np.array([0, 7, 8, 50])
+    some = cells_in_order(X, 20, leaf=20, only=only)
+    for cell in only:
+        np.testing.assert_array_equal(some[20 * cell :][:20], found[20 * cell :][:20])
 
 
 @pytest.mark.parametrize(("n", "block_size"), [(1000, 100), (1000, 64), (777, 200), (500, 500), (120, 1)])

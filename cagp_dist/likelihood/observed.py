@@ -118,9 +118,9 @@ class ResidualsAtPoints:
 
 def spread_cells(X: Array, most: int, *, cell_size: int) -> NDArray[np.intp]:
     """About ``most`` of the points X (n, p): whole cells of neighbours, evenly spread."""
-    order = cells_in_order(X, cell_size, leaf=cell_size)
     cells = -(-len(X) // cell_size)
     kept = np.linspace(0, cells - 1, max(2, most // cell_size)).round().astype(int)
+    order = cells_in_order(X, cell_size, leaf=cell_size, only=kept)
     return np.concatenate([order[cell * cell_size : (cell + 1) * cell_size] for cell in kept])
 
 

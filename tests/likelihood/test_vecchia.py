@@ -263,8 +263,9 @@ def test_what_cannot_be_is_refused(small):
 
 
 @pytest.mark.parametrize(("n", "most"), [(1000, 320), (1003, 500), (97, 64)])
-def test_spread_cells_are_whole_cells_of_neighbours(n, most):
-    X, _, _ = problem(n)
+@pytest.mark.parametrize("decimals", [15, 1], ids=["no ties", "ties"])
+def test_spread_cells_are_whole_cells_of_neighbours(n, most, decimals):
+    X = problem(n)[0].round(decimals)
     chosen = spread_cells(X, most, cell_size=32)
     assert len(np.unique(chosen)) == len(chosen) <= max(most, 64)
     order = cagp.space_filling_order(X, block_size=32)
