@@ -44,6 +44,7 @@ from pipelines.experiments.output import (
     count_ticks,
     drawn,
     few_colours,
+    fields_asked,
     parser,
     plain_ticks,
     print_table,
@@ -320,20 +321,11 @@ def results(found: Mapping[str, Mapping[str, Curves]]) -> xr.Dataset:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw fields, run every solver, print, draw and save."""
-    command = parser(__doc__)
-    command.add_argument(
-        "--fields", type=int, metavar="COUNT", help=f"fields of each kernel ({FIELDS}; {QUICK_FIELDS} quick)"
+    chosen = parser(__doc__, fields=FIELDS, quick_fields=QUICK_FIELDS).parse_args(arguments)
+    points, side, iterations = (
+        (QUICK_POINTS, QUICK_SIDE, QUICK_POINTS) if chosen.quick else (POINTS, SIDE, ITERATIONS)
     )
-    chosen = command.parse_args(arguments)
-    points, side, fields, iterations = (
-        (QUICK_POINTS, QUICK_SIDE, QUICK_FIELDS, QUICK_POINTS)
-        if chosen.quick
-        else (POINTS, SIDE, FIELDS, ITERATIONS)
-    )
-    if chosen.fields is not None:
-        fields = chosen.fields
-        if fields < 2:
-            command.error(f"--fields is {fields}; expected at least 2, for a standard error.")
+    fields = fields_asked(chosen)
     X = np.random.default_rng(SEED).uniform(size=(points, 2))
     found = {}
     for name, kernel in KERNELS.items():

@@ -1,6 +1,6 @@
 """Hybrids: how near each solver comes to the exact mean with as many products with G, and what it states.
 
-    python -m pipelines.experiments.hybrids [--quick] [--output FOLDER]
+    python -m pipelines.experiments.hybrids [--quick] [--output FOLDER] [--fields COUNT]
 
 1,024 points, drawn uniformly on the sphere and put into space-filling order, are observed; 100 others are
 predicted. Matern 3/2 of variance 1, noise variance 0.01, blocks of 128. Fields are drawn from the prior, each
@@ -29,6 +29,7 @@ from pipelines.experiments.output import (
     count_ticks,
     drawn,
     few_colours,
+    fields_asked,
     parser,
     plain_ticks,
     print_table,
@@ -206,7 +207,7 @@ def draw(path: Path, found: Sequence[Row]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Solve, print, write and draw."""
-    chosen = parser(__doc__).parse_args(arguments)
+    chosen = parser(__doc__, fields=FIELDS, quick_fields=QUICK_FIELDS).parse_args(arguments)
     sizes = (QUICK_OBSERVED, QUICK_PREDICTED) if chosen.quick else (OBSERVED, PREDICTED)
     block = QUICK_BLOCK if chosen.quick else BLOCK
     points = Points.draw(np.random.default_rng(0), *sizes, block=block)
@@ -218,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 points,
                 lengthscale,
                 block=block,
-                fields=QUICK_FIELDS if chosen.quick else FIELDS,
+                fields=fields_asked(chosen),
                 simulations=QUICK_SIMULATIONS if chosen.quick else SIMULATIONS,
                 seed=seed,
             )

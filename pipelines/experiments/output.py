@@ -26,8 +26,13 @@ COLOURS = {
 }
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """Command line of an experiment: ``--quick`` and ``--output``; the script's docstring is its help."""
+def parser(
+    description: str | None, *, fields: int | None = None, quick_fields: int | None = None
+) -> argparse.ArgumentParser:
+    """Command line of an experiment: ``--quick`` and ``--output``; the script's docstring is its help.
+
+    With numbers of fields, usual and quick, also ``--fields`` for another one; see `fields_asked`.
+    """
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -35,7 +40,23 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument(
         "--output", type=Path, default=Path("out/experiments"), help="folder of the figures (%(default)s)"
     )
+    if fields is not None:
+        usual = f"{fields}; {quick_fields} quick"
+        made.add_argument("--fields", type=_several, metavar="COUNT", help=f"fields of each case ({usual})")
+        made.set_defaults(usual_fields=fields, quick_fields=quick_fields)
     return made
+
+
+def fields_asked(chosen: argparse.Namespace) -> int:
+    """Give the number of fields that a command line of `parser` asks for."""
+    usual = chosen.quick_fields if chosen.quick else chosen.usual_fields
+    return int(usual if chosen.fields is None else chosen.fields)
+
+
+def _several(text: str) -> int:
+    if (count := int(text)) < 2:
+        raise argparse.ArgumentTypeError(f"{count} fields; expected at least 2, for a standard error")
+    return count
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,11 +1,12 @@
 """Error bars under a prior that is wrong: its mean by 3 and 10 K, its lengthscale by a factor of two.
 
-    python -m pipelines.experiments.robustness [--quick] [--output FOLDER] [--only WORD ...]
+    python -m pipelines.experiments.robustness [--quick] [--output FOLDER] [--fields COUNT] [--only WORD ...]
 
-2,048 points, uniform on the sphere and in k-d order, are observed, 200 others predicted. 100 fields are drawn
-from a Matern 3/2 prior (lengthscale 0.2, variance 22 K^2, noise variance 0.5 K^2) and solved for with that
-prior, with 3 and 10 K added that the mean knows nothing of, and with lengthscales of 0.1 and 0.4. For every
-solver and number of iterations, over all points and fields, about the latent values::
+2,048 points, uniform on the sphere and in k-d order, are observed, 200 others predicted. 100 fields, or
+as many as asked for, are drawn from a Matern 3/2 prior (lengthscale 0.2, variance 22 K^2, noise variance 0.5
+K^2) and solved for with that prior, with 3 and 10 K added that the mean knows nothing of, and with
+lengthscales of 0.1 and 0.4. For every solver and number of iterations, over all points and fields, about the
+latent values::
 
     share of 90 % intervals that hold the truth, and root mean square of error / stated standard deviation
 
@@ -28,7 +29,7 @@ from cagp_dist.calibration.simulation.beliefs import conjugate_gradient_beliefs
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver
 from pipelines.experiments.limits import HALF_WIDTH, NOISE_VARIANCE, Points, draw_fields, prior_of
-from pipelines.experiments.output import parser, print_table, save
+from pipelines.experiments.output import fields_asked, parser, print_table, save
 
 SEED = 7
 OBSERVED, PREDICTED, BLOCK, FIELDS, ALONE = 2048, 200, 256, 100, 30
@@ -213,14 +214,13 @@ def results(found: dict[str, dict[int, list[Cell]]]) -> xr.Dataset:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw fields, solve them in every case, print and save."""
-    command = parser(__doc__)
+    command = parser(__doc__, fields=FIELDS, quick_fields=10)
     command.add_argument(
         "--only", nargs="+", metavar="WORD", help="solvers whose name has one of these (all)"
     )
     chosen = command.parse_args(arguments)
-    observed, predicted, block, fields = (
-        (120, 20, 30, 10) if chosen.quick else (OBSERVED, PREDICTED, BLOCK, FIELDS)
-    )
+    observed, predicted, block = (120, 20, 30) if chosen.quick else (OBSERVED, PREDICTED, BLOCK)
+    fields = fields_asked(chosen)
     generator = np.random.default_rng(SEED)
     points = Points.draw(generator, observed, predicted, block=block)
     drawn = Fields(points, *draw_fields(points, LENGTHSCALE, generator, fields=fields))
