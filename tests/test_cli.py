@@ -411,7 +411,7 @@ def test_run_fits_first_and_finds_its_run_without_fitting_again(fit_job, monkeyp
 def test_plan_says_that_the_prior_will_be_fitted(fit_job, tmp_path):
     result = cagp("plan", fit_job)
     assert result.exit_code == 0, result.output
-    assert "the three parameters of [prior] are fitted first, to the 100 observed points" in result.stdout
+    assert "the parameters of [prior] are fitted first, to the 100 observed points" in result.stdout
     assert not (tmp_path / "out").exists()
 
 

@@ -247,7 +247,7 @@ def fit_command(
     insecure: Insecure = False,
     debug: Debug = False,
 ) -> None:
-    r"""Fit the three parameters of the prior and print them as a table for the job file.
+    r"""Fit the parameters of the prior and print them as a table for the job file.
 
     The fit uses the observed points; with fit_to = "field" in \[prior] it uses the whole field, test points
     included. Parameters that the job states are ignored. Nothing is published, but the observations are

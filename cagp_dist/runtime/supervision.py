@@ -109,8 +109,9 @@ class Watch:
             self.check_disks()
             raise ClusterLostError(
                 "all workers of the Dask cluster were lost, and with them what they had computed. Their logs "
-                "say why, often that memory ran out. Run the same job again, in that case with more memory "
-                "for each worker.",
+                "say why: often memory ran out, or their walltime or `--lifetime` ended. Run the same job "
+                "again, with more memory for each worker, or with two workers or more, which do not end at "
+                "the same time.",
                 key="workers-lost",
             )
         else:  # new workers may be about to begin

@@ -229,7 +229,7 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
         work = often * work_in_time(values, size.observed, deviating=deviating, workers=workers)
         return f"{text_of_fit(values)}, are fitted first, about {work}", work
     labelled = bool(table.bias_by) or len(job.observations.variables) > 1 or job.observations.in_depth
-    text = f"the {'' if labelled else 'three '}parameters of [prior] are fitted first, to "
+    text = "the parameters of [prior] are fitted first, to "
     sites, listed = None, table.fit_times
     if isinstance(listed, tuple):
         text += fitted_to(table.fit_to, observed=size.observed, field=None) + at_fit_times(len(listed))

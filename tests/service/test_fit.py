@@ -504,7 +504,7 @@ def test_a_fit_that_does_not_end_well_is_a_warning_as_in_a_call(
 def test_a_plan_says_what_will_be_fitted(job_text, old, new, said, tmp_path):
     lines = plan_job(parse_job(job_text.replace(old, new))).lines()
     text, _, work = lines[0].partition(": about ")
-    assert text == f"the three parameters of [prior] are fitted first, to {said}"
+    assert text == f"the parameters of [prior] are fitted first, to {said}"
     assert re.fullmatch(r"\d\S* flops, \d+ tasks, peak memory about \d\S* [KMG]iB", work)
     assert lines[-1].startswith("in all ")
     assert not (tmp_path / "out").exists()
@@ -521,7 +521,7 @@ def test_a_plan_of_a_field_that_was_not_read_says_what_will_be_fitted(job_text, 
     far = job_text.replace('"synthetic"', '"zarr:somewhere.zarr"').replace("[observations.synthetic]", "[zz]")
     far = far.split("[zz]")[0] + "[design]" + far.split("[design]")[1]
     first = plan_job(parse_job(change(far))).lines()[0]
-    assert first.startswith(f"the three parameters of [prior] are fitted first, to {said}")
+    assert first.startswith(f"the parameters of [prior] are fitted first, to {said}")
     assert ("flops" in first) == (change is str)  # how many points a whole field has is not known
 
 
