@@ -10,7 +10,7 @@ the kriging system with unbiasedness constraints ([Cressie 1993, 3.4]; universal
 what `cagp_dist.condition` computes with any solver (math 1.7).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -49,11 +49,13 @@ from cagp_dist.pipeline.map_mean import (
 from cagp_dist.prior import Mean
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.text import alternatives, counted
+from cagp_dist.variables import bare
 from cagp_dist.variables.units import conversion
 from cagp_dist.warned import warn
 
 Term: TypeAlias = str | xr.DataArray | CovariateField
 MeanTerms: TypeAlias = Term | Iterable[Term] | Mean
+FieldsLike: TypeAlias = xr.Dataset | xr.DataArray | Mapping[str, Term]
 
 SAME_PLACE = 1e-9  # Chord of places that are the same: 6 mm
 SAME_VALUE = 1e-6  # Relative difference of values of one place that are the same
@@ -89,6 +91,7 @@ class StaticColumn:
     values: Array  # (n,), NaN where it is not known
     units: str = ""  # empty if they are not stated
     space: Space = SPHERE
+    field: StaticField | None = None  # what says it elsewhere
 
     @classmethod
     def of(cls, name: str, observed: ObservedObject) -> "StaticColumn":
@@ -129,16 +132,20 @@ class StaticColumn:
         return np.asarray(distance <= self.same_place), self.values[first]
 
     def at(self, X: Array) -> Array:
-        """Values at positions X, or these beside hours, which must be among the places."""
+        """Values at positions X, or these beside hours: among the places, or elsewhere by the field."""
         X = X[:, : self.X.shape[1]]
         there, values = self.nearest(X)
+        if self.field is not None:
+            elsewhere = self.brought(self.field.at(X), _units_of(self.field))
+            return np.where(there & np.isfinite(values), values, elsewhere)
         if not there.all():
             raise ArgumentError(
                 f"mean has the column {self.name!r} of the table, which is not known at "
                 f"{int((~there).sum()):,} of {len(X):,} targets, such as "
                 f"{place_of(X[there.argmin()], self.space)}; expected "
                 f"a table of places with a column {self.name!r}, or an xarray object of such a variable. "
-                "For other targets give the term as a field on a grid, mean=DataArray.",
+                "For other targets give the term as a field on a grid, mean=DataArray; for means over areas "
+                f"area_mean takes it as well, covariates={{{self.name!r}: DataArray}}.",
                 key="covariate-unknown",
             )
         return values
@@ -206,6 +213,30 @@ def known_targets(targets: MapTargets, drift: WithCovariates, observed: Observed
     return targets if known.all() else replace(targets, known=_among(within, known, targets))
 
 
+def fields_of_columns(given: FieldsLike | None, mean: MeanLike, space: Space) -> dict[str, StaticField]:
+    """Read the fields that say the columns of a table, which a mean has, where no row of it is."""
+    if given is None:
+        return {}
+    terms = mean.covariates if isinstance(mean, WithCovariates) else ()
+    wanted = [term.name for term in terms if isinstance(term, StaticColumn)]
+    if isinstance(given, xr.DataArray):
+        named: dict[str, object] = {str(given.name or next(iter(wanted), "")): given}
+    else:
+        named = {str(name): field for name, field in given.items()} if isinstance(given, Mapping) else {}
+    found = {name: named.get(name, named.get(bare(name))) for name in wanted}
+    if not wanted or not all(
+        isinstance(term, str | xr.DataArray) or _is_field(term) for term in found.values()
+    ):
+        came = f"{type(given).__name__} of {', '.join(map(repr, named)) or 'no fields'}"
+        expected = "none, as the mean has no column of the table"
+        if wanted:
+            expected = (
+                f"a DataArray on a grid for each of {', '.join(map(repr, wanted))}, in a Dataset or dict"
+            )
+        raise ArgumentError(f"covariates is a {came}; expected {expected}.", key="covariates-of-areas")
+    return {name: _in_space(term, space) for name, term in found.items()}
+
+
 def background_targets(targets: MapTargets, mean: Background, observed: ObservedObject) -> MapTargets:
     """Say at which targets a background is known, at all of their times."""
     wanted = targets.points.wanted
@@ -241,7 +272,9 @@ def _at_targets(drift: WithCovariates, targets: MapTargets) -> WithCovariates:
     """Give columns of tables the values that the targets have."""
     fields = list(drift.covariates)
     for number, term in enumerate(fields):
-        if isinstance(term, StaticColumn) and term.name in targets.static:
+        if isinstance(term, StaticColumn) and term.name in targets.fields:
+            fields[number] = replace(term, field=targets.fields[term.name])
+        elif isinstance(term, StaticColumn) and term.name in targets.static:
             known = np.concatenate([term.values, targets.static[term.name]])
             fields[number] = replace(term, X=np.vstack([term.X, targets.positions]), values=known)
     return replace(drift, covariates=tuple(fields))
@@ -260,10 +293,11 @@ def _tell_unknown(mean: PartlyKnown, what: str, become: str, known: Mask, X: Arr
 def _tell_far(term: StaticField, targets: MapTargets, seen: Array, values: Array) -> None:
     """Warn where values of a term at targets lie far from those at observations, in other units perhaps."""
     low, high, least, most = (float(end(of)) for of in (seen, values) for end in (np.min, np.max))
-    stated = isinstance(term, StaticColumn) and term.name in targets.static
-    units = (
-        (term.units, targets.static_units.get(term.name, "")) if isinstance(term, StaticColumn) else ("", "")
-    )
+    stated = isinstance(term, StaticColumn) and term.name in {**targets.static, **targets.fields}
+    units = ("", "")
+    if isinstance(term, StaticColumn):
+        elsewhere = targets.static_units.get(term.name, "") or _units_of(targets.fields.get(term.name))
+        units = term.units, elsewhere
     size = max(abs(low), abs(high)), max(abs(least), abs(most))
     gross = (
         stated
@@ -309,10 +343,8 @@ def mean_given(mean: MeanTerms, observed: ObservedObject) -> MeanLike:
             fields.append(StaticColumn.of(term, observed))
         elif isinstance(term, str) and ":" not in term:
             named.append(term)
-        elif isinstance(observed.space, Plane) and isinstance(term, xr.DataArray):
-            fields.append(plane_field(term, observed.space))
         else:
-            fields.append(_field(term))
+            fields.append(_in_space(term, observed.space))
     names = [field.name for field in fields]
     for name in named:
         if name not in trends():
@@ -356,6 +388,18 @@ def _expected() -> str:
 
 def _is_field(term: object) -> bool:
     return callable(getattr(term, "at", None)) and isinstance(getattr(term, "name", None), str)
+
+
+def _units_of(field: object) -> str:
+    """Give the units that a field states; empty for none."""
+    return str(getattr(field, "units", ""))
+
+
+def _in_space(term: object, space: Space) -> CovariateField:
+    """Take a field where the observations are."""
+    if isinstance(space, Plane) and isinstance(term, xr.DataArray):
+        return plane_field(term, space)
+    return _field(term)
 
 
 def _field(term: object) -> CovariateField:

@@ -37,7 +37,14 @@ from cagp_dist.kriging.areas import (
 )
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
-from cagp_dist.kriging.drift import MeanTerms, background_targets, known_targets, mean_at_targets
+from cagp_dist.kriging.drift import (
+    FieldsLike,
+    MeanTerms,
+    background_targets,
+    fields_of_columns,
+    known_targets,
+    mean_at_targets,
+)
 from cagp_dist.kriging.given_observations import (
     check_censored,
     check_transform,
@@ -77,7 +84,7 @@ from cagp_dist.kriging.map_targets import (
 )
 from cagp_dist.kriging.observed_areas import GeometryOf, about_areas
 from cagp_dist.kriging.summary import summary, why_uninformed
-from cagp_dist.means import WithCovariates
+from cagp_dist.means import StaticField, WithCovariates
 from cagp_dist.pipeline import AnisotropyLike, Hyperparameters, Resources, Solver
 from cagp_dist.pipeline.background import Background, weighted
 from cagp_dist.pipeline.censoring import drawn
@@ -889,6 +896,7 @@ class Kriging:
         areas: AreaLike,
         *,
         differences: Iterable[tuple[str, str]] | None = None,
+        covariates: FieldsLike | None = None,
         at: At = None,
         share: float = SHARE_OF_QUADRATURE,
         draws: int = AREA_DRAWS,
@@ -912,6 +920,11 @@ class Kriging:
         differences : sequence of (str, str), optional
             Pairs of names of these areas: the first mean minus the second, whose error bar knows how both
             go together.
+        covariates : Dataset, DataArray or mapping of str to DataArray, optional
+            Columns of the table that ``mean`` names, as fields on a grid that covers the areas, such as
+            ``{"elevation": terrain["elevation"]}``; "file:PATH:VARIABLE" in a mapping works too. They are
+            interpolated bilinearly, as fields given as ``mean`` are, and units are converted. Coefficients
+            are those by the columns at the observations.
         at : as for `predict`
         share : float
             By which part of an error bar it may change where the cells of each area are halved, in (0, 1).
@@ -930,8 +943,9 @@ class Kriging:
         Raises
         ------
         ArgumentError
-            If an area is empty, crosses itself, or is of another space; beside depths, several variables,
-            logarithms of "log1p" or a recalibration, which have no means over areas.
+            If an area is empty, crosses itself, or is of another space; if ``mean`` names a column that
+            ``covariates`` do not have; beside depths, several variables, logarithms of "log1p" or a
+            recalibration, which have no means over areas.
 
         Warns
         -----
@@ -953,15 +967,18 @@ class Kriging:
         check_positive("share", share, most=1.0)
         found = as_areas(areas, observed.space)
         columns, names = pairs_of(differences, found)
+        fields_known = fields_of_columns(covariates, learned.mean, observed.space)
         if self.transform_ is not None and not isinstance(self.transform_, Identity):
             check_count("draws", draws, least=100)
             check_count("seed", seed, least=0)
-            return self._area_mean_of_draws(found, columns, names, at, share=share, size=draws, seed=seed)
+            return self._area_mean_of_draws(
+                found, columns, names, fields_known, at, share=share, size=draws, seed=seed
+            )
         count, before = len(found) + len(names), None
         levels: tuple[int, ...] = (ROWS, 2 * ROWS)
         with self._call() as call:
             while True:
-                targets = area_targets(found, observed, columns, levels)
+                targets = replace(area_targets(found, observed, columns, levels), fields=fields_known)
                 targets = self._at_times(targets, observed, learned.mean, at)
                 self._check_plan(observed, learned.mean, targets, call)
                 solved = self._solved(observed, self._learned_at(targets), targets, call, corrected=False)
@@ -988,6 +1005,7 @@ class Kriging:
         areas: Sequence[Area],
         columns: Array,
         names: Sequence[str],
+        fields_known: Mapping[str, StaticField],
         at: At,
         *,
         share: float,
@@ -1001,6 +1019,7 @@ class Kriging:
         with self._call() as call:
             while True:
                 targets, means = area_nodes(areas, observed, (rows, 2 * rows))
+                targets = replace(targets, fields=fields_known)
                 targets = self._at_times(targets, observed, learned.mean, at)
                 found = self._drawn(targets, call, size=size, seed=seed)
                 values = found.values[:, 0] if observed.dimension is None else found.values

@@ -21,6 +21,7 @@ from cagp_dist.fields.tables import TableLike, check_depth_units, is_table, read
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import DEPTH
 from cagp_dist.latlon import LatLonGrid
+from cagp_dist.means import StaticField
 from cagp_dist.pipeline.map_cells import MapCells, tiled
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.remedies import Setting
@@ -51,6 +52,7 @@ class MapTargets:
     bounds: Mapping[str, xr.Variable] = field(default_factory=dict)  # edges of these cells
     static: Mapping[str, Array] = field(default_factory=dict)  # (q,), what a drift has of the table, if said
     static_units: Mapping[str, str] = field(default_factory=dict)  # of these, empty where none is stated
+    fields: Mapping[str, StaticField] = field(default_factory=dict)  # of a column of the table, within areas
     known: Mask | None = None  # (q,), of the targets that have a value of the drift; None: all
     depths: Array | None = None  # (q,), where the observations have some
     hours: Array = field(default_factory=lambda: np.empty(0))  # (A,), of maps at times, the first dimension

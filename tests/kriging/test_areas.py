@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -308,3 +309,54 @@ def test_draws_with_the_same_gaps_have_one_root() -> None:
     # five standard errors of a mean of 2,000 draws
     assert (np.abs(draws.mean("sample") - found["mean"]) < 5.0 * found["std"] / np.sqrt(2000)).all()
     np.testing.assert_allclose(draws.std("sample"), found["std"], rtol=5.0 / np.sqrt(4000))
+
+
+@pytest.mark.parametrize("settings", [{}, {"transform": "log"}], ids=["plain", "draws"])
+@pytest.mark.parametrize("in_plane", [False, True], ids=["globe", "plane"])
+def test_columns_that_a_mean_names_are_fields_within_areas(in_plane: bool, settings: dict[str, str]) -> None:
+    """The mean is that of the field as a term of its own, where the column has its values at the stations."""
+    generator = np.random.default_rng(4)
+    names = ("y", "x") if in_plane else ("latitude", "longitude")
+    axes = {names[0]: np.linspace(44.0, 56.0, 25), names[1]: np.linspace(4.0, 17.0, 27)}
+    height = xr.DataArray(generator.uniform(0.0, 900.0, (25, 27)), axes, names, "height", {"units": "m"})
+    row, column = np.divmod(generator.choice(25 * 27, 40, replace=False), 27)
+    at = {name: axis[rows] for (name, axis), rows in zip(axes.items(), (row, column), strict=True)}
+    values = np.exp(2.0 - 0.002 * height.values[row, column] + 0.1 * generator.normal(size=40))
+    table = pd.DataFrame(at | {"height (m)": height.values[row, column], "value": values})
+    numbers = {"lengthscale": 2.0 if in_plane else 0.05, "progress": False} | settings
+    if in_plane:
+        numbers["columns"] = {"x": "x", "y": "y"}
+        for name in names:
+            height[name].attrs["standard_name"] = f"projection_{name}_coordinate"
+    if not settings:
+        numbers |= {"noise_std": 0.1, "variance": 0.2}
+    term, by_name = (
+        cagp.Kriging(mean=mean, value="value", kernel="matern32", hyperparameters="plug-in", **numbers).fit(
+            table
+        )
+        for mean in (height, "height")
+    )
+    areas = {"a": SQUARE, "b": {"type": "Point", "coordinates": [12.2, 49.9]}}
+    wanted = {"differences": [("a", "b")], "draws": 100, "share": 0.2}
+    expected = term.area_mean(areas, **wanted)
+    for given in (height, height.to_dataset(), {"height": (height / 1000.0).assign_attrs(units="km")}):
+        found = by_name.area_mean(areas, covariates=given, **wanted)
+        for name in ("mean", "std", "difference_mean", "difference_std"):
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-6, atol=1e-6)
+
+
+def test_areas_without_a_field_of_a_column_say_what_to_give(model: cagp.Kriging) -> None:
+    table = {"lat": [46.0, 48.0, 52.0, 50.0], "lon": [6.0, 9.0, 8.0, 12.0], "t": [1.0, 2.0, 3.0, 2.0]}
+    table["height"] = [100.0, 400.0, 300.0, 200.0]
+    columns = cagp.Kriging(value="t", mean="height", kernel="matern32", **NUMBERS).fit(table)
+    field = xr.DataArray(np.ones((2, 2)), {"lat": [40.0, 60.0], "lon": [0.0, 20.0]}, name="slope")
+    with pytest.raises(ArgumentError, match=re.escape("covariates={'height': DataArray}")) as refused:
+        columns.area_mean(SQUARE)
+    assert refused.value.key == "covariate-unknown"
+    for given in ({"slope": field}, field, table):
+        with pytest.raises(ArgumentError) as refused:
+            columns.area_mean(SQUARE, covariates=given)
+        assert refused.value.key == "covariates-of-areas"
+    with pytest.raises(ArgumentError) as refused:
+        model.area_mean(SQUARE, covariates=field)
+    assert refused.value.key == "covariates-of-areas"
