@@ -306,8 +306,8 @@ def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bo
     """Say in a sentence what would help values that are not normal, in a call or a job; or nothing.
 
     But for directions, nothing beside a mean that is read or a background, which are in the unit of the
-    values, and of values below limits. Transforms are compared with the correlations that were fitted without
-    one, which is hard on them.
+    values. Transforms are compared with the correlations that were fitted without one, which is hard on them;
+    where values are below limits, by the likelihood of independent values, as "auto" compares them.
     """
     values = observed.values[observed.present]
     units = observed.units.strip().lower()
@@ -318,7 +318,7 @@ def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bo
             "mean, 180, is not between them: map the components, u = -speed * sin(direction) and v = -speed "
             "* cos(direction)."
         )
-    if is_read(learned.mean) or isinstance(learned.mean, Background) or observed.limits is not None:
+    if is_read(learned.mean) or isinstance(learned.mean, Background):
         return ""
     if has_many_zeros(observed):
         helps = f"{_asking('auto', in_job)} censors zeros, and gives the probability of one."
@@ -332,15 +332,27 @@ def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bo
         )
     if low == high or low <= 0.0 or learned.known_noise.ndim or observed.beside:
         return ""
-    part = _part(observed)
-    likelihood = _profile(part, learned)
-    of_none = likelihood(Identity())
-    gains = {name: likelihood(BoxCox(power)) - of_none for name, power in (("log", 0.0), ("sqrt", 0.5))}
-    best = max(gains, key=lambda name: gains[name])
-    if gains[best] < WORTH_A_WORD:
+    below = np.zeros(values.shape, dtype=bool)
+    if observed.limits is not None:
+        below = observed.limits[observed.present]
+    if below.any():
+        scale = _least_scale(values[~below])
+        found = _likeliest(values, below, ("none", "log", "sqrt"), lambda base: base, scale)
+        of_each = {name: value for name, (_, value) in found.items()}
+        count = min(values.size, MOST_VALUES)
+        compared = f"{count:,} values, {below.mean():.0%} of them below limits, taken as independent,"
+    else:
+        part = _part(observed)
+        likelihood = _profile(part, learned)
+        transforms = {"none": Identity(), "log": BoxCox(0.0), "sqrt": BoxCox(0.5)}
+        of_each = {name: likelihood(transform) for name, transform in transforms.items()}
+        compared = f"{part.count} values"
+    best = max(("log", "sqrt"), key=lambda name: of_each[name])
+    gain = of_each[best] - of_each["none"]
+    if gain < WORTH_A_WORD:
         return ""
     return (
-        f"The log-likelihood of {part.count} values is higher by {gains[best]:.0f} for their "
+        f"The log-likelihood of {compared} is higher by {gain:.0f} for their "
         f"{'logarithms' if best == 'log' else 'square roots'}: {_asking(best, in_job)} maps these, and gives "
         "mean and error bars of the values."
     )

@@ -144,3 +144,24 @@ def test_what_limits_do_not_have_yet_is_refused():
         with pytest.raises(DataError) as none:
             cagp.krige(table | {"zinc": limits, "lod": limits}, **usual)
         assert none.value.key == "all-censored"
+
+
+def test_a_transform_that_helps_is_named_beside_limits():
+    """By the likelihood of all values: those that were measured alone look skewed where none is."""
+    for values, limit, said in (
+        (np.exp(2.0 * Z), np.exp(-2.5), 'transform="log"'),
+        (np.maximum(np.exp(Z) - 1.0, 0.0), 0.2, 'transform="auto"'),  # zeros that were measured
+        (5.0 + Z, 4.1, ""),
+    ):
+        hidden = (values < limit) & (values > 0.0)
+        cells = [
+            f"< {limit}" if low else repr(float(value)) for low, value in zip(hidden, values, strict=True)
+        ]
+        table = {"lat": LAT, "lon": LON, "zinc": cells}
+        model = cagp.Kriging(kernel="matern32", progress=False).fit(table)
+        advice = model.predict(TO).attrs.get("values_advice", "")
+        assert (said in advice) if said else advice == ""
+        assert advice in model.summary()
+        if said:
+            named = cagp.krige(table, to=TO, kernel="matern32", progress=False, transform=said.split('"')[1])
+            assert "values_advice" not in named.attrs
