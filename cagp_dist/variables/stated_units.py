@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import DataError
-from cagp_dist.variables.units import conversion, plain_units, scaled
+from cagp_dist.variables.units import cf_units, conversion, plain_units, scaled
 from cagp_dist.variables.variable import VARIABLES
 from cagp_dist.variables.variable_names import own_units, transformed_by_name, variable_named
 
@@ -29,11 +29,19 @@ _DIFFERENCE = re.compile(
 )
 """What says by its name that values are differences, to which no offset is added."""
 
+_OF_TEMPERATURE = (
+    r"(?:t|ta|td|tas|t2m|d2m|sst|(?:.*_)?(?:air|temp|temperature|dew_?point)|"
+    r"t_?(?:max|min|mean|avg))(?:_\d*m)?"
+)
 _ENDS = re.compile(
-    r"(?:t|ta|td|tas|t2m|d2m|sst|(?:.*_)?(?:air|temp|temperature|dew_?point)|t_?(?:max|min|mean|avg))(?:_\d*m)?_([kcf])|"
-    r".*_(kelvin|celsius|fahrenheit|degc|degf|h?pa|kpa|mbar|mm|cm|kmh|kph|mph|kts?|knots?)",
+    rf"{_OF_TEMPERATURE}_([kcf])|"
+    r".*_(kelvin|celsius|fahrenheit|deg_?c|deg_?f|h?pa|kpa|mbar|mm|cm|kmh|kph|mph|kts?|knots?)",
     re.IGNORECASE,
 )
+_SAYS = re.compile(
+    rf"(?i:{_OF_TEMPERATURE})_([KCF])|.*_((?i:kelvin|celsius|fahrenheit|deg_?c|deg_?f|hpa|mbar|mm|cm))"
+)
+"""Ends of names that can be nothing but a unit; others are taken for one where units are asked for."""
 
 _TEMPERATURE = VARIABLES["t"]
 
@@ -64,7 +72,7 @@ def stated_units(
     Parameters
     ----------
     name : str
-        Of the quantity.
+        Of the quantity; where nothing else states a unit, that of ``tmax_degC``, if values are plausible.
     attributes : mapping
         Its ``units``, ``long_name`` and ``standard_name``, as far as they are stated.
     given : str, optional
@@ -82,8 +90,13 @@ def stated_units(
     """
     stated = str(attributes.get("units", "")).strip()
     own = own_units(name, attributes, stated)
+    texts = (name, *(str(attributes.get(key, "")) for key in ("long_name", "standard_name")))
     if given is None:
         kind = transformed_by_name(name, str(attributes.get("long_name", "")))
+        found_in = None if stated or kind or any(map(_DIFFERENCE.search, texts)) else _SAYS.fullmatch(name)
+        if found_in is not None:
+            ending = cf_units(found_in[1] or found_in[2])
+            return Units(ending if is_plausible(name, ending, *reach()) else "")
         note = f"{what} seem to be {kind}, and {stated!r} is the unit of what they were made of"
         return Units(own, note="" if own == stated else f"{note}: it is not that of the result.")
     transformed = own != stated
@@ -94,7 +107,6 @@ def stated_units(
         return Units(given)
     found = None if transformed or scaled(given)[0] != 1.0 else conversion(stated, given)
     note = f"{what} are converted from {stated!r} to {given!r}."
-    texts = (name, *(str(attributes.get(key, "")) for key in ("long_name", "standard_name")))
     if found is not None and any(map(_DIFFERENCE.search, texts)):
         return Units(given, found[0], 0.0, note)
     low, high = reach()

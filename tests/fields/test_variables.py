@@ -180,6 +180,26 @@ def test_a_unit_at_the_end_of_a_name_is_stated():
         read_table({**rows, "rain_mm": [3.0]}, units="hPa")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "units"),
+    [
+        ("t2m_degC", 11.0, "degC"), ("soil_temp_5cm_deg_C", 11.0, "degC"), ("TMAX_F", 51.0, "degF"),
+        ("water_temp_C", 11.0, "degC"), ("t2m_K", 284.0, "K"), ("sst_kelvin", 284.0, "K"),
+        ("rain_mm", 3.0, "mm"), ("p_hPa", 1013.0, "hPa"),
+        ("flux_K", 284.0, ""), ("t_c", 11.0, ""), ("temp_f", 51.0, ""), ("wind_ms", 3.0, ""),
+        ("npp_pa", 3.0, ""), ("emissions_kt", 3.0, ""), ("degC", 11.0, ""),
+        ("t2m_K", 11.0, ""),  # which it cannot be in
+        ("temp_anomaly_degC", 1.0, ""), ("log_rain_mm", 1.0, ""), ("t2m_degC (K)", 284.0, "K"),
+    ],
+)  # fmt: skip
+def test_a_unit_that_a_name_ends_in_is_that_of_the_result_where_it_can_be_nothing_else(name, value, units):
+    table = {"lat": [1.0], "lon": [2.0], name: [value]}
+    assert read(table, value=name).points.units == units
+    field = xr.DataArray([[value]], {"lat": [1.0], "lon": [2.0]}, name=name.partition(" ")[0])
+    if "(" not in name:
+        assert read(field).points.units == units
+
+
 def test_a_unit_that_is_not_one_of_the_quantity_is_refused():
     with pytest.raises(DataError) as refused:
         canonical(cmip("psl", drawn(14.5, 0.1), units="psi"), selection=Selection(value="psl"))
