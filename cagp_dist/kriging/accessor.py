@@ -1,4 +1,4 @@
-"""``dataset.cagp``: pictures of a result, probabilities, and maps as pages and as GeoTIFF."""
+"""``dataset.cagp``: pictures of a result, probabilities, scores, and maps as pages and as GeoTIFF."""
 
 import os
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ from cagp_dist.kriging.drawn_maps import (
 from cagp_dist.kriging.plots import Plots, biases_of, check_there
 from cagp_dist.kriging.result_distribution import Of, distribution_of
 from cagp_dist.kriging.result_model import observed_beside
+from cagp_dist.kriging.truth_scores import scores_of_result
 from cagp_dist.pages import templates
 from cagp_dist.space import Plane
 from cagp_dist.store.geotiff import write_geotiff
@@ -126,6 +127,45 @@ class Maps:
         interval is wider than these.
         """
         return distribution_of(self._dataset, of=of, noise_std=noise_std).interval(level)
+
+    def score(self, truth: "Source", *, of: Of = None, noise_std: float | None = None) -> xr.Dataset:
+        """Compare the result with true values that it was not made from.
+
+        Parameters
+        ----------
+        truth : as the observations of `krige`
+            A table, a DataArray or another source with values at places of the result, in its unit, and at
+            its times where it has several. It is read as the observations were.
+        of, noise_std : as for `exceedance`
+            Whose distribution is scored: "field" for a truth without error, "observation" for measurements
+            that were held out.
+
+        Returns
+        -------
+        Dataset
+            What `Kriging.cross_validate` gives, without folds: along ``observation`` ``observed``, ``mean``,
+            ``std``, ``predictive_std`` (of the distribution that is scored) and ``pit``; over all ``rmse`` of
+            the mean, ``crps`` and ``nll`` of the distribution, and ``coverage`` of central intervals of each
+            ``level``, as far as the result knows them. The attribute ``compared`` says how many values these
+            are, ``elsewhere`` how many lie at no place or time of the result.
+
+        Raises
+        ------
+        ArgumentError
+            If units differ, no value is at a place of the result, or nothing says which of several fields
+            they belong to; and as `exceedance`.
+
+        Examples
+        --------
+        >>> import cagp_dist as cagp
+        >>> places = {"lat": [48.1, 52.5], "lon": [11.6, 13.4], "value": [21.0, 18.5]}
+        >>> held_out = {"lat": [50.1, 51.3], "lon": [8.7, 12.4], "value": [20.2, 19.4]}
+        >>> result = cagp.krige(places, to=held_out, lengthscale_km=400.0, variance=9.0, noise_std=0.3)
+        >>> scores = result.cagp.score(held_out, of="observation")
+        >>> scores.attrs["compared"], round(scores["rmse"].item(), 2)
+        (2, 0.22)
+        """
+        return scores_of_result(self._dataset, truth, of=of, noise_std=noise_std)
 
     def biases(self, by: str | None = None) -> xr.Dataset:
         """Errors that observations share, of a result with ``bias_by``: ``mean`` and ``std`` of each group.

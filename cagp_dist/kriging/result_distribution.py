@@ -55,7 +55,7 @@ class ResultDistribution:
         units = symbol(str(self.like.attrs.get("units", "")))
         shown = "a threshold" if np.ndim(threshold) else f"{float(limit.flat[0]):g} {units}".strip()
         side = "at most" if below else "above"
-        about = {"units": "1", "long_name": f"probability that {self._whose} is {side} {shown}"}
+        about = {"units": "1", "long_name": f"probability that {self.whose} is {side} {shown}"}
         if self.levels is not None:
             least, most = self.levels if below else (1.0 - self.levels[1], 1.0 - self.levels[0])
             bounded = np.clip(found, least, most)
@@ -123,11 +123,11 @@ class ResultDistribution:
         found = self.distribution.quantile(levels)
         each = [self._filled(self.known, values) for values in (found if levels.ndim else found[None])]
         if not levels.ndim:
-            name = f"{float(levels):.6g} quantile of {self._whose}"
+            name = f"{float(levels):.6g} quantile of {self.whose}"
             return each[0].assign_attrs(long_name=name, **self._units).rename("quantile")
         along = xr.Variable(QUANTILE_LEVEL, levels, {"units": "1"})
         joined = xr.concat(each, along, coords="minimal", compat="override")
-        return joined.assign_attrs(long_name=f"quantile of {self._whose}", **self._units).rename("quantile")
+        return joined.assign_attrs(long_name=f"quantile of {self.whose}", **self._units).rename("quantile")
 
     def interval(self, level: float) -> xr.Dataset:
         """Lower and upper end of the central interval of a level."""
@@ -142,14 +142,14 @@ class ResultDistribution:
         return xr.Dataset(
             {
                 end: self._filled(self.known, values).assign_attrs(
-                    long_name=f"{end} end of the {level:.0%} interval of {self._whose}", **self._units
+                    long_name=f"{end} end of the {level:.0%} interval of {self.whose}", **self._units
                 )
                 for end, values in ends
             }
         )
 
     @property
-    def _whose(self) -> str:
+    def whose(self) -> str:
         """Whose distribution it is."""
         return "an observation" if self.of == "observation" else "the field"
 
