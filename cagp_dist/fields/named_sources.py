@@ -1,6 +1,7 @@
 """Observations named by the source that has them, as jobs do: "file:PATH", "zarr:URL", "cds", "sample"."""
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -28,7 +29,9 @@ def is_source(observations: object) -> TypeGuard[str]:
     return name in SOURCES and name != "table" and not (Path(observations).exists() and not address)
 
 
-def open_named(source: str, selection: Selection) -> xr.DataArray:
+def open_named(
+    source: str, selection: Selection, progress: Callable[[str], None] | None = None
+) -> xr.DataArray:
     """Fetch the field of a source, or what ``where`` chooses of it; downloads are kept below ``~/.cache``."""
     chosen: dict[str, Any] = dict(selection.where)
     if "time" in chosen:
@@ -47,7 +50,7 @@ def open_named(source: str, selection: Selection) -> xr.DataArray:
     wanted = replace(selection, where=where, noise_std=noise_std, transform="none", **parts)
     with tempfile.TemporaryDirectory(prefix="cagp-") as scratch:
         remote = SOURCES[source.partition(":")[0]].remote
-        access = Access(None if remote else Path(scratch))
+        access = Access(None if remote else Path(scratch), progress)
         field = open_selected(source, wanted, access, undated=True).load()
     for note in field.attrs.get("notes", []):
         warn(note)

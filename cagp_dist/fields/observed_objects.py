@@ -122,6 +122,7 @@ def read(
     in_time: bool = False,
     noise: Noise = None,
     limits: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> ObservedObject:
     """Read observations, whatever brings them: a table, a frame, an object of xarray, a file or a store.
 
@@ -152,6 +153,8 @@ def read(
         Noise variance that stands in the place of that of the source.
     limits : bool
         Whether values may be known only to be no larger than a limit; otherwise such values are refused.
+    progress : callable, optional
+        Told in words how far a source is that takes long to read; by default the log is.
 
     Returns
     -------
@@ -188,7 +191,7 @@ def read(
         labels=labels,
         limits=limits,
     )
-    observed = _observed(source, selection, noise, in_time=in_time)
+    observed = _observed(source, selection, noise, in_time=in_time, progress=progress)
     if transform != "none" and observed.points.noise_variance is not None and noise is None:
         raise noise_of_transformed()
     observed = transformed(observed, transform)
@@ -207,10 +210,17 @@ def transformed(observed: ObservedObject, transform: Transform) -> ObservedObjec
     return replace(observed, points=points, attributes=variable.attributes())
 
 
-def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool) -> ObservedObject:
+def _observed(
+    source: Source,
+    wanted: Selection,
+    noise: Noise,
+    *,
+    in_time: bool,
+    progress: Callable[[str], None] | None,
+) -> ObservedObject:
     """Read observations of an xarray object, table or source."""
     if is_source(source):
-        source = open_named(source, wanted)
+        source = open_named(source, wanted, progress)
         known = "noise_std" if "noise_std" in source.coords else None  # of points
         columns = {DEPTH: DEPTH} if DEPTH in wanted.columns else {}
         wanted = Selection(noise_std=known, static=wanted.static, columns=columns, limits=wanted.limits)

@@ -315,7 +315,7 @@ SOURCES: dict[str, Source] = {
     ),
     "file": Source(
         lambda path, wanted, access: _of("files.local_files").open_file(
-            path, wanted, scratch=access.cache_directory
+            path, wanted, scratch=access.cache_directory, progress=access.progress
         ),
         address="PATH",
         example="field.grib",

@@ -13,7 +13,6 @@ from cagp_dist.fields.checked import CheckedObservations
 from cagp_dist.fields.named_sources import is_source
 from cagp_dist.fields.observed_objects import Source
 from cagp_dist.fields.tables.columns import Columns
-from cagp_dist.kriging.given_observations import read
 from cagp_dist.kriging.kriging_model import Kriging
 from cagp_dist.kriging.learning import settings_of
 from cagp_dist.pipeline.checking import check_observations
@@ -101,12 +100,12 @@ def check(observations: Source, *, rate: float = FLAG_RATE, **settings: Any) -> 
 def checked_by(model: Kriging, observations: Source, rate: float) -> CheckedObservations:
     """Read and check observations by the settings of a model."""
     _check_settings(model)
-    observed, mean = read(model, observations)
-    points, rows = observed.points.measured(), observed.rows
-    if rows is not None:
-        rows = rows[points.present[observed.points.present]]
-    observed = replace(observed, points=points, rows=rows)
     with model._call() as call:
+        observed, mean = call.read(model, observations)
+        points, rows = observed.points.measured(), observed.rows
+        if rows is not None:
+            rows = rows[points.present[observed.points.present]]
+        observed = replace(observed, points=points, rows=rows)
         task = model._task(observed, settings_of(model, observed, mean), MapPoints(observed.points.X[:0]))
         execution = Execution.on(call.resources)
         checked = check_observations(task, rate, execution, narrator=call.narrator)

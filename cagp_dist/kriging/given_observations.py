@@ -1,7 +1,7 @@
 """What is read of the observations of `krige`, by the settings of a `Kriging`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -49,11 +49,17 @@ if TYPE_CHECKING:
 
 
 def read(
-    model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None = None, *, part: bool = False
+    model: "Kriging",
+    observations: "Source | ArrayLike",
+    y: ArrayLike | None = None,
+    *,
+    part: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> tuple[ObservedObject, MeanLike]:
     """Read observations, as they are learned from, and their mean; of one time without ``at``.
 
-    With ``part`` those of one of several variables, which may have other depths than the others.
+    With ``part`` those of one of several variables, which may have other depths than the others. ``progress``
+    is told how far reading is.
     """
     if model.drift is not None:
         warn(
@@ -71,7 +77,7 @@ def read(
         )
     check_areas(model, named_columns(terms_of_mean(model)), y)
     if isinstance(model.value, list | tuple):
-        return _read_variables(model, list(model.value), observations, y)
+        return _read_variables(model, list(model.value), observations, y, progress)
     for name in BY_VARIABLE:
         if isinstance(getattr(model, name), Mapping):
             raise ArgumentError(
@@ -88,7 +94,7 @@ def read(
         raise ArgumentError(
             f"prior is {model.prior!r}; expected a cagp.Prior, or None to have it fitted.", key="prior-type"
         )
-    observed = _observe(model, observations, y, in_time=model.at is not None)
+    observed = _observe(model, observations, y, in_time=model.at is not None, progress=progress)
     _check_depths(model, observed)
     _check_limits(model, observed, part=part)
     observed = observed if part else _without_one_depth(observed)
@@ -105,7 +111,7 @@ def read(
             "all observations have the same time, so the change of the field in time is unknown: at= is "
             "ignored, and the map is for this time alone."
         )
-        observed = _observe(model, observations, y, in_time=False)
+        observed = _observe(model, observations, y, in_time=False, progress=progress)
     mean = _mean_of(model, observed)
     if isinstance(mean, PartlyKnown):
         observed = with_known_drift(observed, mean)
@@ -207,7 +213,11 @@ BY_VARIABLE = ("noise_std", "units", "mean")  # arguments that may be mappings, 
 
 
 def _read_variables(
-    model: "Kriging", names: list[str], observations: "Source | ArrayLike", y: ArrayLike | None
+    model: "Kriging",
+    names: list[str],
+    observations: "Source | ArrayLike",
+    y: ArrayLike | None,
+    progress: Callable[[str], None] | None,
 ) -> tuple[ObservedObject, MeanLike]:
     """Read several variables, each as one is read, and put them together."""
     strings = all(isinstance(name, str) for name in names)
@@ -246,7 +256,7 @@ def _read_variables(
             where = {other: ANY for other in names if other != name} | where
         told = {"value": name, "where": where or None, "nugget_correlation": False}
         alone = type(model)(**{**model.get_params(), **own, **told})
-        observed, mean = read(alone, observations, part=True)
+        observed, mean = read(alone, observations, part=True, progress=progress)
         points = observed.points
         if isinstance(alone.noise_std, int | float):
             check_positive("noise_std", alone.noise_std)
@@ -402,7 +412,12 @@ def _without_times(model: "Kriging") -> list[str]:
 
 
 def _observe(
-    model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None, *, in_time: bool
+    model: "Kriging",
+    observations: "Source | ArrayLike",
+    y: ArrayLike | None,
+    *,
+    in_time: bool,
+    progress: Callable[[str], None] | None,
 ) -> ObservedObject:
     """Read observations; a number, or a prior, stands instead of the noise that they have."""
     column = model.noise_std if isinstance(model.noise_std, str) else None
@@ -429,6 +444,7 @@ def _observe(
             crs=crs,
             transform=read_as(model),
             limits=True,
+            progress=progress,
         )
         if areas is not None:
             observed = with_areas(observed, areas)

@@ -117,6 +117,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
 from cagp_dist.store.published_variables import QUANTILE_LEVEL
+from cagp_dist.text import without_secrets
 from cagp_dist.warned import warn
 
 T = TypeVar("T")
@@ -416,7 +417,7 @@ def krige(
     given = locals()
     model = Kriging(**{name: given[name] for name in _PARAMETERS})
     with model._call() as call:
-        observed, given_mean = read(model, observations)
+        observed, given_mean = call.read(model, observations)
         targets = masked(of_kind(kind, find_targets(to, observed), observed), mask)
         targets = model._at_times(targets, observed, given_mean, at)
         model._check_plan(observed, given_mean, targets, call)
@@ -430,6 +431,14 @@ class _Call:
 
     resources: Resources
     narrator: Narrator
+
+    def read(
+        self, model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None = None
+    ) -> tuple[ObservedObject, MeanLike]:
+        """Read observations and their mean; what takes long says how far it is."""
+        about = without_secrets(observations, observations) if isinstance(observations, str) else ""
+        with self.narrator.stage("read", about, hastens=False) as report:
+            return read(model, observations, y, progress=lambda text: report(None, text))
 
     def step(self, name: Step, do: Callable[[Execution], T], /, *, about: Callable[[T], str]) -> T:
         """Do a step of a task; what came of it is not said."""
@@ -555,7 +564,7 @@ class Kriging:
             Values at the rows of an array; NaN where there is none.
         """
         with self._call() as call:
-            self._learn_from(*read(self, observations, y), call)
+            self._learn_from(*call.read(self, observations, y), call)
         self._of_arrays = y is not None
         return self
 

@@ -42,6 +42,7 @@ class _Stage:
     started: float = field(default_factory=monotonic)
     headway: Headway = field(default_factory=Headway)
     told: bool = False
+    hastens: bool = True  # whether what makes a map faster is a help
 
     @property
     def seconds(self) -> float:
@@ -71,10 +72,14 @@ class Narrator:
             self._watcher.join()
 
     @contextmanager
-    def stage(self, name: str, about: str | Plan = "") -> Iterator[Report]:
-        """Work on a stage; what is yielded takes the part that is done, or None, and what is done."""
+    def stage(self, name: str, about: str | Plan = "", *, hastens: bool = True) -> Iterator[Report]:
+        """Work on a stage; what is yielded takes the part that is done, or None, and what is done.
+
+        What would take less time is said unless ``hastens`` is False, as it is no help there.
+        """
         self._deadlines.check()
-        self._now = now = _Stage(name, about if isinstance(about, str) else _text(about))
+        text = about if isinstance(about, str) else _text(about)
+        self._now = now = _Stage(name, text, hastens=hastens)
         if self._shown and self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="cagp-progress", daemon=True)
             self._watcher.start()
@@ -113,9 +118,11 @@ class Narrator:
 
     def _tell(self, now: _Stage) -> None:
         """Say what a stage does; the first time also what would take less time."""
-        about = f"{now.name}: {now.text}" if now.text else now.name
-        self._say(about if self._advised else f"{about}. {SOONER}", level=logging.WARNING)
-        self._advised = True
+        text = now.text or now.step
+        about = f"{now.name}: {text}" if text else now.name
+        advised = self._advised or not now.hastens
+        self._say(about if advised else f"{about}. {SOONER}", level=logging.WARNING)
+        self._advised |= now.hastens
 
     def _open_bars(self) -> "Bars | None":
         """Make a bar where somebody looks: in a terminal, or in a notebook that can show one."""

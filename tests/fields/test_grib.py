@@ -1,12 +1,17 @@
 """Messages of GRIB: which make a field, what tells others apart, and where their values lie."""
 
+import time
+
 import eccodes
 import numpy as np
 import pytest
 
 from cagp_dist.errors import DataError
+from cagp_dist.fields.files import _decode, decoded_files, local_files
 from cagp_dist.fields.files.local_files import file_times, open_file
 from cagp_dist.fields.selection import Selection
+from cagp_dist.fields.sources import open_source
+from cagp_dist.text import bytes_text
 
 from ..joined import one_after_another
 
@@ -170,3 +175,41 @@ def test_the_layer_at_the_surface_is_chosen_by_its_level(read):
         read(*layers, value="stl1", where={"level": 0}).stl1[0].sel(latitude=NORTH, longitude=EAST % 360.0)
     )
     np.testing.assert_allclose(found, FIELD, atol=1e-3)
+
+
+def test_reading_that_takes_long_says_which_message_it_is_at(tmp_path, monkeypatch):
+    """The child writes how far it is, and the parent says it; the log is told where nobody else is."""
+    path, said, written = tmp_path / "field.grib2", [], []
+    path.write_bytes(b"".join(message(when=(20200701, 100 * hour)) for hour in range(5)))
+    monkeypatch.setattr(_decode, "HEADWAY_SECONDS", 0.0)
+    save = decoded_files.save_headway
+
+    def saved(text, folder):
+        save(text, folder)
+        written.append(text)
+        until = time.monotonic() + 5.0
+        while not any(text in line for line in said) and time.monotonic() < until:
+            time.sleep(0.001)
+
+    monkeypatch.setattr(decoded_files, "save_headway", saved)
+    monkeypatch.setattr(local_files, "SAID_SECONDS", 0.001)
+    open_source(f"file:{path}", cache_directory=tmp_path, progress=said.append)
+    assert written == [f"{count} of 5 messages decoded" for count in range(1, 6)]
+    assert f"reading {path} ({bytes_text(path.stat().st_size)}): 5 of 5 messages decoded" in said
+
+
+def test_files_that_are_read_are_counted_and_a_listener_that_fails_ends_nothing(tmp_path, monkeypatch):
+    paths = []
+    for number, when in enumerate((NOON, EVENING)):
+        paths.append(tmp_path / f"{number}.grib2")
+        paths[-1].write_bytes(message(when=when))
+    written = []
+    monkeypatch.setattr(decoded_files, "save_headway", lambda text, folder: written.append(text))
+    monkeypatch.setattr(local_files, "SAID_SECONDS", 0.001)
+
+    def fails(text):
+        raise OSError("nobody listens")
+
+    assert open_file(tmp_path / "*.grib2", scratch=tmp_path, progress=fails).sizes["time"] == 2
+    assert written[0] == "file 1 of 2"
+    assert written[-1] == "file 2 of 2, 1 of 1 message decoded"

@@ -2,12 +2,14 @@
 
 import logging
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, TimeLimitError
+from cagp_dist.errors import ArgumentError, DataError, TimeLimitError
+from cagp_dist.fields.sources import SOURCES, Access
 from cagp_dist.likelihood.fit_work import FitSize, fit_work
 from cagp_dist.pipeline import narration
 from cagp_dist.pipeline.narration import SOONER, Narrator
@@ -93,3 +95,26 @@ def test_a_fit_of_many_points_is_planned_by_its_levels() -> None:
     dense, twice = (fit_work(FitSize("dense", n, 1), workers=2) for n in (1_000, 2_000))
     assert 6.0 < twice.flops / dense.flops < 8.0
     assert dense.peak_bytes > 8 * 1_000**2
+
+
+def test_reading_says_what_is_read_and_nothing_that_would_not_make_it_faster(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, logger="cagp_dist")
+    for name in ("QUICK_SECONDS", "LOG_SECONDS"):
+        monkeypatch.setattr(narration, name, 0.01)
+
+    def reads_long(path: object, wanted: object, access: Access) -> None:
+        assert access.progress is not None
+        access.progress("reading field.grib (3 GiB): 12 of 60 messages decoded")
+        deadline = time.monotonic() + 5.0
+        while len(caplog.records) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        raise DataError("damaged", key="damaged")
+
+    monkeypatch.setitem(SOURCES, "file", replace(SOURCES["file"], open=reads_long))
+    with pytest.raises(DataError):
+        cagp.krige("file:field.grib", to=5.0, value="t2m", **NUMBERS)
+    first, second = caplog.messages[:2]
+    assert first == "read: file:field.grib"
+    assert second.startswith("read: reading field.grib (3 GiB): 12 of 60 messages decoded, ")

@@ -48,6 +48,7 @@ LIBRARY_BYTES = 2**29  # of memory that libraries take before anything is decode
 DECODERS = ("h5netcdf", "h5py", "eccodes", "gribapi", "scipy.io", "zipfile", "zlib", "xarray.backends",
             "xarray.coding", "xarray.conventions", "cagp_dist.fields.files.grib")  # fmt: skip
 MANY_SCALARS = 256  # variables of a file; each takes milliseconds to open
+HEADWAY_SECONDS = 1.0  # from one writing of how far the work is to the next
 MOST_PACKED, FREELY_UNPACKED_BYTES = 300, 2**28  # times the size of a member; fields pack to a tenth or so
 
 
@@ -136,6 +137,7 @@ def _decode(request: dict[str, Any], folder: Path) -> None:
     names: dict[str, None] = {}
     paths = [Path(path) for path in request["paths"]]
     for number, path in enumerate(paths):
+        request["report"] = _headway(folder, f"file {number + 1} of {len(paths)}" if len(paths) > 1 else "")
         try:
             with _opened_file(path, folder / f"file-{number}", request) as datasets:
                 held.append(time_axis(datasets, selection))
@@ -158,6 +160,21 @@ def _decode(request: dict[str, Any], folder: Path) -> None:
         decoded_files.save_field(parts[0] if len(parts) == 1 else joined_times(parts), folder)
     if points:
         decoded_files.save_points(joined_points(points), folder)
+
+
+def _headway(folder: Path, which: str) -> Callable[[str], None]:
+    """Give what writes how far the work is, at once and then once a second at most."""
+    written = 0.0
+    if which:
+        decoded_files.save_headway(which, folder)
+
+    def report(text: str) -> None:
+        nonlocal written
+        if time.monotonic() - written >= HEADWAY_SECONDS:
+            written = time.monotonic()
+            decoded_files.save_headway(", ".join(filter(None, (which, text))), folder)
+
+    return report
 
 
 def _explained(error: Exception, folder: Path) -> CagpError:
@@ -202,7 +219,8 @@ def _datasets_in(path: Path, folder: Path, request: dict[str, Any]) -> list[xr.D
     if kind is FileKind.GRIB:
         from cagp_dist.fields.files.grib import open_grib
 
-        return open_grib(path, request["selection"], checked="limits" not in request)
+        report = request.get("report", lambda text: None)
+        return open_grib(path, request["selection"], checked="limits" not in request, report=report)
     if kind is FileKind.NETCDF4:
         return [_open_netcdf(path, request["selection"])]
     if kind is FileKind.NETCDF3:

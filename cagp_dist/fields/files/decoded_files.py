@@ -1,6 +1,7 @@
 """What a process that decodes files answers with: arrays and JSON in a folder that its parent chose."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -24,6 +25,7 @@ from cagp_dist.variables import variable_of
 
 LISTED = "listed.jsonl"  # what each file has, a line each, where times alone are asked for
 HELD, NAMES = "held.npy", "names.json"  # all times of the variable, and the names of other fields
+HEADWAY = "headway.txt"  # how far it is, a line
 ERROR = "error.json"  # what went wrong, a `Told`
 
 DISK_IS_FULL = 75  # exit code of a process that could not even write down its error
@@ -61,6 +63,21 @@ def told_error(told: Told, *, what: str) -> ConfigurationError | DataError | Ful
     text = told["text"]
     named = text if text == what or text.startswith((f"{what} ", f"{what}:")) else f"{what}: {text}"
     return kind(named, key=told["key"], remedies=tuple(remedies))
+
+
+def save_headway(text: str, folder: Path) -> None:
+    """Write how far the work is; who cannot, says nothing."""
+    with suppress(OSError):
+        (folder / f"{HEADWAY}.new").write_text(text)
+        (folder / f"{HEADWAY}.new").replace(folder / HEADWAY)
+
+
+def saved_headway(folder: Path) -> str:
+    """Read how far the work is; empty where it is not said."""
+    try:
+        return (folder / HEADWAY).read_text()
+    except OSError:
+        return ""
 
 
 def saved_listings(folder: Path) -> list[Any]:

@@ -5,7 +5,7 @@ A job chooses with ``level`` and ``select``; messages between which nothing was 
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from cagp_dist.fields.gridded import (
 from cagp_dist.fields.selection import Choice, Selection, is_chosen, parse_times, written_choice
 from cagp_dist.remedies import Setting
 from cagp_dist.store.batches import is_preliminary
-from cagp_dist.text import shown_time
+from cagp_dist.text import counted, shown_time
 from cagp_dist.variables import variable_named
 
 eccodes = from_extra("grib", "eccodes", "reading GRIB files")
@@ -106,8 +106,17 @@ class Message:
         return float(self.keys.get("level", 0.0))
 
 
-def open_grib(path: Path, selection: Selection, *, checked: bool = True) -> list[xr.Dataset]:
-    """Open the messages of a variable: those of each experiment version and grid definition as a dataset."""
+def open_grib(
+    path: Path,
+    selection: Selection,
+    *,
+    checked: bool = True,
+    report: Callable[[str], None] = lambda text: None,
+) -> list[xr.Dataset]:
+    """Open the messages of a variable: those of each experiment version and grid definition as a dataset.
+
+    ``report`` is told how many messages are decoded, of each of these, where their values are read.
+    """
     variable, level, select = selection.variable, selection.level, selection.select
     messages = _chosen_messages(path, variable, level=level, select=select)
     if selection.times is not None:
@@ -122,7 +131,7 @@ def open_grib(path: Path, selection: Selection, *, checked: bool = True) -> list
     for message in messages:
         groups.setdefault((message.version, message.keys[_GRID]), []).append(message)
     said = selection_words(select)
-    return [_dataset(path, variable, group, said, level) for group in groups.values()]
+    return [_dataset(path, variable, group, said, level, report) for group in groups.values()]
 
 
 def _chosen_messages(
@@ -347,7 +356,12 @@ def _advice(told: Mapping[str, Sequence[str | None]], messages: Sequence[Message
 
 
 def _dataset(
-    path: Path, variable: str, messages: Sequence[Message], said: str, wanted_level: float | None
+    path: Path,
+    variable: str,
+    messages: Sequence[Message],
+    said: str,
+    wanted_level: float | None,
+    report: Callable[[str], None],
 ) -> xr.Dataset:
     """Messages of one version on one grid, in the order of the file."""
     with _handle(path, messages[0]) as handle:
@@ -359,7 +373,7 @@ def _dataset(
         }
     if said:
         attributes[SELECTED] = said
-    values = indexing.LazilyIndexedArray(_Values(path, messages, grid))
+    values = indexing.LazilyIndexedArray(_Values(path, messages, grid, report))
     kind, level = messages[0].keys.get("typeOfLevel", ""), messages[0].level
     coordinates: dict[str, Any] = {
         "time": ("time", np.array([message.time for message in messages], dtype="datetime64[ns]")),
@@ -448,8 +462,11 @@ def _grid(handle: int, *, vector: bool) -> _Grid:
 class _Values(BackendArray):
     """Values of messages, along time and the dimensions of their grid; float32, NaN where one is missing."""
 
-    def __init__(self, path: Path, messages: Sequence[Message], grid: _Grid) -> None:
+    def __init__(
+        self, path: Path, messages: Sequence[Message], grid: _Grid, report: Callable[[str], None]
+    ) -> None:
         self._path, self._messages, self._grid = path, messages, grid
+        self._report, self._decoded = report, set[int]()
         self.shape = (len(messages), *grid.shape)
         self.dtype = np.dtype(np.float32)
 
@@ -471,6 +488,8 @@ class _Values(BackendArray):
             if holes:
                 eccodes.codes_set(handle, "missingValue", _MISSING)
             values = np.asarray(eccodes.codes_get_array(handle, "values"), dtype=np.float64)
+        self._decoded.add(step)
+        self._report(f"{len(self._decoded):,} of {counted(len(self._messages), 'message')} decoded")
         if values.size != self._grid.latitude.size and values.size != int(np.prod(self.shape[1:])):
             raise DataError(
                 f"a message has {values.size} values on a grid of {int(np.prod(self.shape[1:]))} points; the "

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -44,13 +45,14 @@ from cagp_dist.fields.selection import EVERYTHING, Selection, parse_times, time_
 from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import available_bytes
 from cagp_dist.store.durable_files import full_disk, is_full
-from cagp_dist.text import counted
+from cagp_dist.text import bytes_text, counted
 
 logger = logging.getLogger(__name__)
 
 DECODE_SECONDS = 600.0  # of a child process for a file; a year of hourly global GRIB takes 300 s
 SEPARATOR = ";"  # between the paths of a list; a file whose own name holds it is taken as it is
 BATCH_FILES = 32  # files that one child process decodes; it takes a second to start
+SAID_SECONDS = 10.0  # from one word on how far reading is to the next; what takes less says nothing
 
 LIST_SECONDS = 120  # in which the times of a file are listed, and one more for each so many bytes of it
 LIST_BYTES_PER_SECOND = 20 * 2**20
@@ -72,15 +74,22 @@ _SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")
 
 
 def open_file(
-    address: str | os.PathLike[str], selection: Selection = EVERYTHING, *, scratch: Path
+    address: str | os.PathLike[str],
+    selection: Selection = EVERYTHING,
+    *,
+    scratch: Path,
+    progress: Callable[[str], None] | None = None,
 ) -> xr.Dataset:
-    """Decode the selected part of a field, in one file or several, into canonical form in a child process."""
+    """Decode the selected part of a field, in one file or several, into canonical form in a child process.
+
+    ``progress`` is told every ten seconds how far it is; by default the log is.
+    """
     found, wanted = files_at(address, scratch=scratch), selection.times
     paths = list(found)
     if wanted is not None and len(paths) > 1:
         paths = _holding(found, parse_times(wanted), scratch, selection, address)
     try:
-        parts, available = _decode(paths, scratch, selection)
+        parts, available = _decode(paths, scratch, selection, progress or logger.info)
         if wanted is not None:
             _check_times(available, wanted, address)
         field = _joined(parts, selection, os.fspath(address))
@@ -421,7 +430,7 @@ def check_file(path: Path) -> None:
 
 
 def _decode(
-    paths: Sequence[Path], scratch: Path, selection: Selection
+    paths: Sequence[Path], scratch: Path, selection: Selection, report: Callable[[str], None]
 ) -> tuple[list[xr.Dataset | Points], Times]:
     """Fields or points of files, by batches, and all their times; files without the variable are left out."""
     parts: list[xr.Dataset | Points] = []
@@ -429,7 +438,8 @@ def _decode(
     names: dict[str, None] = {}
     for start in range(0, len(paths), BATCH_FILES):
         batch = paths[start : start + BATCH_FILES]
-        with _decoder(batch, scratch, selection) as folder:
+        before = f"{start:,} of {len(paths):,} files are read; " * (start > 0)
+        with _decoder(batch, scratch, selection, _behind(before, report)) as folder:
             held.append(np.load(folder / decoded_files.HELD, allow_pickle=False))
             names |= dict.fromkeys(json.loads((folder / decoded_files.NAMES).read_text()))
             found = decoded_files.saved_field(folder), decoded_files.saved_points(folder)
@@ -442,14 +452,43 @@ def _decode(
 
 
 @contextmanager
-def _decoder(paths: Sequence[Path], scratch: Path, selection: Selection) -> Iterator[Path]:
+def _decoder(
+    paths: Sequence[Path], scratch: Path, selection: Selection, report: Callable[[str], None]
+) -> Iterator[Path]:
     """Have files decoded by a child process, and give the folder of what it found."""
     for path in paths:
         check_file(path)
     what = f"{paths[0]} and {len(paths) - 1} others" if len(paths) > 1 else str(paths[0])
+    size = bytes_text(sum(path.stat().st_size for path in paths))
     with scratch_folder(scratch) as name:
-        run_child(_request(paths, name, selection), what, DECODE_SECONDS * len(paths))
+        with _told_meanwhile(Path(name), f"reading {what} ({size})", report):
+            run_child(_request(paths, name, selection), what, DECODE_SECONDS * len(paths))
         yield Path(name)
+
+
+def _behind(before: str, report: Callable[[str], None]) -> Callable[[str], None]:
+    """Give what reports a text behind another."""
+    return lambda text: report(f"{before}{text}")
+
+
+@contextmanager
+def _told_meanwhile(folder: Path, what: str, report: Callable[[str], None]) -> Iterator[None]:
+    """Say how far a child process is while it works, by what it writes into its folder."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(SAID_SECONDS):
+            said = decoded_files.saved_headway(folder)
+            with suppress(Exception):  # who listens stops the work where it says so next
+                report(f"{what}: {said}" if said else what)
+
+    watcher = threading.Thread(target=watch, name="cagp-reading", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def _request(paths: Sequence[Path], folder: str, selection: Selection) -> dict[str, object]:
