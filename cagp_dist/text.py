@@ -63,6 +63,14 @@ def place_text(latitude_degrees: float, longitude_degrees: float) -> str:
     return f"{north}, {abs(east):.6g} {'W' if east < 0.0 else 'E'}"
 
 
+def digits_text(number: float, digits: int) -> str:
+    """Write a number rounded to so many digits, without a power of ten unless it is tiny or huge."""
+    rounded = f"{number:.{digits}g}"
+    if "e" not in rounded or not 1e-4 <= abs(number) < 1e9:
+        return rounded
+    return f"{float(rounded):.0f}"
+
+
 def counted(count: int, noun: str) -> str:
     """Write a count with its noun, in the plural unless it is one."""
     return f"{count:,} {noun}{'s' if count != 1 else ''}"

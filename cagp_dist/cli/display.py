@@ -22,7 +22,7 @@ from cagp_dist.cli.records import listen, stamp, timestamp
 from cagp_dist.errors import CagpError
 from cagp_dist.headway import Headway
 from cagp_dist.termination import TerminationError, orderly_termination
-from cagp_dist.text import in_one_line, printable
+from cagp_dist.text import digits_text, in_one_line, printable
 from cagp_dist.variables.units import amount, decimals, squared, symbol
 
 if TYPE_CHECKING:
@@ -352,8 +352,8 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
     for (name, value, error), (low, high) in zip(fitted.estimates(), fitted.intervals(), strict=True):
         (is_variance, meaning), *_ = (said for key, said in _NUMBERS.items() if name.startswith(key))
         unit = squared(fitted.units) if is_variance else ""
-        known = f"{error:.2g} {unit}".strip() if isfinite(error) else "unknown"
-        between = f"{low:.3g} to {high:.3g}" if isfinite(low) else "unknown"
+        known = f"{digits_text(error, 2)} {unit}".strip() if isfinite(error) else "unknown"
+        between = f"{digits_text(low, 3)} to {digits_text(high, 3)}" if isfinite(low) else "unknown"
         if name.startswith("lengthscale"):
             meaning = _plain(fitted.space.lengthscale_text(value))
         if name == "noise_variance" and fitted.model.known_noise.any():
@@ -361,7 +361,7 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
             if fitted.noise_is_held:
                 table.add_row(name, "none", "", "", meaning)
                 continue
-        table.add_row(name, f"{value:.4g} {unit}".strip(), known, between, meaning)
+        table.add_row(name, f"{digits_text(value, 4)} {unit}".strip(), known, between, meaning)
     out.print(table if table.rows else fitted.line().partition(", ")[2])
     out.print(f"fitted  to {fitted.where} in {result.seconds:.1f} s", soft_wrap=True)
     if result.choice is not None:

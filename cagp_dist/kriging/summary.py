@@ -1,6 +1,6 @@
 """What a map was made with, and why it says nothing, in a few lines of text."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from math import sqrt
 
@@ -17,7 +17,7 @@ from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.labelled_fit import variances_of
 from cagp_dist.pipeline.observations import Observations
-from cagp_dist.text import counted
+from cagp_dist.text import counted, digits_text
 
 
 def summary(observed: ObservedObject, learned: FittedModel) -> str:
@@ -93,14 +93,15 @@ def _all_errors(observed: ObservedObject, learned: FittedModel) -> str:
 def _intervals(observed: ObservedObject, learned: FittedModel) -> Iterator[str]:
     """Write between which ends numbers lie that are integrated over; lengthscales on the ground in km."""
     if learned.integrated is not None:
-        ends = {name: (low, high, "") for name, (low, high) in learned.integrated.quantiles(INTERVAL).items()}
-        if observed.space.has_latitudes and "lengthscale" in ends:
-            low, high, _ = ends["lengthscale"]
-            ends["lengthscale"] = kilometres_of_chord(low), kilometres_of_chord(high), " km"
-        said = (
-            f"{name.replace('_', ' ')} {low:.3g} to {high:.3g}{unit}"
-            for name, (low, high, unit) in ends.items()
-        )
+        space, said = observed.space, []
+        for name, ends in learned.integrated.quantiles(INTERVAL).items():
+            low, high = (digits_text(end, 3) for end in ends)
+            if name == "lengthscale" and space.has_latitudes:
+                low, high = (f"{kilometres_of_chord(end):.3g}" for end in ends)
+                high += " km"
+            elif name == "lengthscale":
+                low, high = (space.lengthscale_text(end) for end in ends)
+            said.append(f"{name.replace('_', ' ')} {low} to {high}")
         yield f"             {1.0 - 2.0 * INTERVAL[0]:.0%} of probability: {', '.join(said)}"
 
 
@@ -130,14 +131,17 @@ def _kernel(learned: FittedModel) -> str:
 def _errors(observed: ObservedObject, learned: FittedModel) -> Iterator[str]:
     """Write the standard errors of each kind of number, and why one has none; on the ground in km."""
     for kind, errors in groupby(learned.standard_errors(), key=lambda error: error.kind):
-        own, unit = list(errors), ""
+        own = list(errors)
+        write: Callable[[float], str] = "{:.2g}".format
         values = [error.value for error in own]
-        if kind == "lengthscale" and observed.space.has_latitudes and len(own) == len(learned.lengthscales):
+        if kind == "lengthscale" and not observed.space.has_latitudes:
+            write = observed.space.lengthscale_text
+        elif kind == "lengthscale" and len(own) == len(learned.lengthscales):
             # by the change of the distance on the ground with the chord
-            unit = " km"
+            write = "{:.2g} km".format
             slopes = map(_kilometres_per_chord, learned.lengthscales)
             values = [value * slope for value, slope in zip(values, slopes, strict=True)]
-        written = [_error(value, unit, error.why) for error, value in zip(own, values, strict=True)]
+        written = [_error(value, write, error.why) for error, value in zip(own, values, strict=True)]
         yield f"{kind.replace('_', ' ')} {' and '.join(written)}"
 
 
@@ -146,10 +150,10 @@ def _kilometres_per_chord(chord: float) -> float:
     return EARTH_RADIUS_KILOMETRES / sqrt(1.0 - chord**2 / 4.0) if chord < 2.0 else np.nan
 
 
-def _error(value: float, unit: str, why: str) -> str:
+def _error(value: float, write: Callable[[float], str], why: str) -> str:
     """Write a standard error, or why there is none."""
     if not why and not np.isnan(value):
-        return f"{value:.2g}{unit}"
+        return write(value)
     return f"none ({why or 'longer than the globe'})"
 
 

@@ -12,6 +12,7 @@ from cagp_dist.report.by_stratum import HEADLINE
 from cagp_dist.report.published import PublishedRun, Simulation
 from cagp_dist.report.wording import SCORES, percent, signed, when
 from cagp_dist.store.published_variables import PLAIN
+from cagp_dist.text import digits_text
 from cagp_dist.variables.units import amount, decimals, squared, symbol
 
 Row = tuple[str, ...]
@@ -255,7 +256,7 @@ def prior_rows(run: PublishedRun) -> list[Row]:
     for name, unit in _UNITS.items():
         values, spread = _each(numbers.get(name)), _each(errors.get(name))
         for part, (value, error) in enumerate(zip(values, spread, strict=False), start=1):
-            known = f"±{error:.2g}" if isinstance(error, (int, float)) else "unknown"
+            known = f"±{digits_text(error, 2)}" if isinstance(error, (int, float)) else "unknown"
             if isinstance(value, (int, float)):
                 said = unit.format(squared=f"{square}, " if square else "")
                 if name == "noise_variance" and run.attributes.table("known_noise_std"):
@@ -263,7 +264,7 @@ def prior_rows(run: PublishedRun) -> list[Row]:
                 if name == "lengthscale":
                     said = run.space.lengthscale_text(value)
                 called = _spoken(name) if len(values) == 1 else f"{_spoken(name)}, part {part}"
-                rows.append((called, f"{value:.4g}", known, said))
+                rows.append((called, digits_text(value, 4), known, said))
     return rows
 
 

@@ -17,7 +17,7 @@ from cagp_dist.remedies import Setting
 from cagp_dist.space.interface import Region
 from cagp_dist.space.sphere import EPSG, edges_of_axis, one_or_all
 from cagp_dist.space.systems import SPATIAL_REF, CRSLike, import_pyproj, system, text_of
-from cagp_dist.text import place_text
+from cagp_dist.text import digits_text, place_text
 from cagp_dist.variables.units import conversion, plain_units
 
 if TYPE_CHECKING:
@@ -253,8 +253,13 @@ class Plane:
         return kilometres * self.per_kilometre
 
     def lengthscale_text(self, number: float) -> str:
-        """Write a lengthscale in the unit of the axes."""
-        return f"{number:.4g} {self.unit}".rstrip()
+        """Write a lengthscale with three digits, metres and kilometres in whichever suits its size."""
+        unit = self.unit
+        if unit in ("m", "km"):
+            metres = number * (1000.0 if unit == "km" else 1.0)
+            # 999.6 m have four digits when rounded to three: 1 km
+            number, unit = (metres, "m") if metres < 999.5 else (1e-3 * metres, "km")
+        return f"{digits_text(number, 3)} {unit}".rstrip()
 
     def lengthscales_said(self, numbers: Sequence[float]) -> dict[str, str | float | list[float]]:
         """Lengthscales in the unit of the axes and, where it is known, in kilometres; and the plane."""

@@ -1,5 +1,6 @@
 """Maps on a plane of x and y: against the dense formula, in other units and origins, and what is refused."""
 
+import re
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from scipy.interpolate import RegularGridInterpolator
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.remedies import Setting
+from cagp_dist.space import Plane
 from cagp_dist.space.systems import import_pyproj
 
 from ..oracle import kernel_matrix
@@ -73,8 +75,39 @@ def test_a_map_of_a_plane_is_the_textbook_formula_at_its_raw_coordinates():
     assert found.attrs["geometry"] == (
         "plane of easting and northing in m of WGS 84 / UTM zone 32N; Euclidean distance"
     )
-    assert "lengthscale  1500 m" in model.summary()
+    assert "lengthscale  1.5 km" in model.summary()
     assert "lengthscale_chord" not in found.attrs
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "text"),
+    [
+        (35_000.0, "m", "35 km"),
+        (1500.0, "m", "1.5 km"),
+        (999.4, "m", "999 m"),
+        (999.6, "m", "1 km"),
+        (12.345, "m", "12.3 m"),
+        (309_700.0, "m", "310 km"),
+        (4_812_345.0, "m", "4810 km"),
+        (0.25, "km", "250 m"),
+        (35.0, "km", "35 km"),
+        (35_012.0, "US_survey_foot", "35000 US_survey_foot"),
+        (35_012.0, "", "35000"),
+    ],
+)
+def test_a_lengthscale_of_a_plane_is_written_in_metres_or_kilometres_without_powers_of_ten(
+    number, unit, text
+):
+    assert Plane(unit=unit).lengthscale_text(number) == text
+
+
+def test_a_summary_of_a_plane_says_units_of_errors_and_intervals_of_lengthscales():
+    far = {**TABLE, "easting": EAST + 30.0 * X[:, 0], "northing": NORTH + 30.0 * X[:, 1]}
+    model = cagp.Kriging(kernel="matern32", hyperparameters="integrate", progress=False, **IN_PLANE)
+    said = model.fit(far).summary()
+    assert re.search(r"lengthscale  [\d.]+ km\n", said)
+    assert re.search(r"standard errors: lengthscale [\d.]+ km, ", said)
+    assert re.search(r"of probability: lengthscale [\d.]+ km to [\d.]+ km, ", said)
 
 
 def test_another_origin_direction_or_unit_changes_nothing_but_the_unit():

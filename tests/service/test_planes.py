@@ -19,6 +19,7 @@ from cagp_dist.report.thumbnails import picture_of
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.service.verification import solve_again, verify_run
+from cagp_dist.space import Plane
 from cagp_dist.store.zarr_arrays import read_group
 from cagp_dist.view.site_files import description
 
@@ -110,7 +111,8 @@ def test_a_fitted_lengthscale_is_said_in_the_unit_of_the_plane(samples, tmp_path
     fitted = {**dict.fromkeys(NUMBERS), "kernel": "matern32"}
     job.write_text(written(samples, design={"map": None, "targets": None}, prior=fitted, out="fitted"))
     (name, estimate, _, said), *_ = prior_rows(read_run(cagp.run(job).path))
-    assert (name, said) == ("lengthscale", f"{estimate} m")
+    assert (name, said) == ("lengthscale", Plane(unit="m").lengthscale_text(float(estimate)))
+    assert "e" not in estimate
     shown = CliRunner().invoke(app, ["fit", str(job)], env={"COLUMNS": "200"}).stdout
     (line,) = (line for line in shown.splitlines() if line.startswith(" lengthscale"))
     assert line.rstrip().endswith(f" {said}")
