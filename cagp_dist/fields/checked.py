@@ -10,6 +10,7 @@ from cagp_dist.arrays import Indices, Names
 from cagp_dist.pipeline import Observations
 from cagp_dist.pipeline.checking import Checked
 from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
+from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,7 +141,8 @@ class CheckedObservations:
                     color=FLAGGED,
                     zorder=7,
                 )
-            what = f"{self.what}, {self.units}" if self.units else self.what
+            unit = symbol(self.units)
+            what = f"{self.what} [{unit}]" if unit else self.what
             panel.set_title(
                 f"{what}: {self.checked.count:,} of {points.count:,} values flagged, observed (expected)",
                 fontsize=9,

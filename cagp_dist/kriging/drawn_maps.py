@@ -33,7 +33,6 @@ BESIDE_INCHES = 0.6  # for the latitudes, left of a panel
 PANELS_ACROSS = 3  # of small multiples
 MOST_COLOURED = 2000  # observations that are drawn in the colours of the map; more hide it
 ELLIPSE_POINTS = 26.0  # of the shape of an anisotropic kernel, in a corner of the map
-PARTS = ("exceedance", "computational_share")  # variables in per cent
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,12 +272,20 @@ def _colour_bar(
         aspect=50 if several else 35,
         pad=0.04 if several else 0.06,
         extend=scale.extend,
-        format=PercentFormatter(1.0, decimals=0) if values.name in PARTS else None,
+        format=PercentFormatter(1.0, decimals=0) if _is_part(values) else None,
     )
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=8, length=2.5)
     unit = symbol(str(values.attrs.get("units", "")))
     bar.set_label(f"{label} [{unit}]" if label and unit else label or unit, fontsize=8)
+
+
+def _is_part(values: xr.DataArray) -> bool:
+    """Whether values are probabilities, or the share of a variance, whatever they are called."""
+    said = str(values.attrs.get("long_name", ""))
+    return values.name == "computational_share" or (
+        values.attrs.get("units") == "1" and said.startswith("probability ")
+    )
 
 
 def _colours(values: xr.DataArray) -> str:

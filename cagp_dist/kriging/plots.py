@@ -18,6 +18,7 @@ from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, maps_of, own_figure, stam
 from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of
 from cagp_dist.kriging.result_model import model_of, observed_beside
 from cagp_dist.text import nearest
+from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -215,7 +216,7 @@ class Plots:
                 own_figure(ax) if ax else plt.figure(figsize=(WIDTH_INCHES, height), layout="constrained")
             )
             panel = ax or figure.add_subplot()
-            unit = found["mean"].attrs.get("units", "")
+            unit = symbol(str(found["mean"].attrs.get("units", "")))
             label = (
                 f"error by {axis} [{unit}], with 90 % bars" if unit else f"error by {axis}, with 90 % bars"
             )

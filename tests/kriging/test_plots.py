@@ -194,3 +194,25 @@ def test_places_over_time_are_lines_with_their_band(hours):
     with pytest.raises(ArgumentError) as refused:
         hours.cagp.plot(ax=axes)
     assert refused.value.key == "one-axes"
+
+
+def test_every_colour_bar_says_a_unit_or_per_cent():
+    table = {
+        "lat": [2.0, 5.0, 8.0, 4.0, 6.0],
+        "lon": [3.0, 8.0, 351.0, 5.0, 1.0],
+        "t [degC]": [9.0, 11.0, 12.0, 8.0, 9.0],
+    }
+    model = cagp.Kriging(**NUMBERS).fit(table)
+    found = model.predict(REGION)
+    warm = found.assign(warm=found.cagp.exceedance(10.0))
+    figures = {
+        "°C": [found.cagp.plot(), found.cagp.plot.error(), model.cross_validate(None).cagp.plot.folds()],
+        "%": [found.cagp.plot.probability(10.0), warm.cagp.plot("warm")],
+    }
+    for unit, drawn in figures.items():
+        for figure in drawn:
+            figure.canvas.draw()
+            for bar in (axes for axes in figure.axes if axes.get_label() == "<colorbar>"):
+                ticks = [text.get_text() for text in (*bar.get_xticklabels(), *bar.get_yticklabels())]
+                labels = bar.get_xlabel() or bar.get_ylabel()
+                assert labels == unit or (unit == "%" and all(text.endswith("%") for text in ticks if text))

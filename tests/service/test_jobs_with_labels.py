@@ -84,7 +84,7 @@ def test_a_job_and_a_call_give_the_same_map_and_the_same_errors_of_ships(ships, 
     assert biases["group"].values.tolist() == sorted(set(table["ship"].dropna()))
     assert set(biases["bias_by"].values.tolist()) == {"ship"}
     assert "ship" in xr.open_zarr(path, group="posterior").attrs["comment"]
-    assert found.cagp.plot.biases(field=1).axes[0].get_xlabel().startswith("error by ship [degC]")
+    assert found.cagp.plot.biases(field=1).axes[0].get_xlabel().startswith("error by ship [°C]")
     assert len(found.cagp.plot.biases().axes[0].get_yticks()) == 12
 
     verify_run(path)
