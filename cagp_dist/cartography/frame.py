@@ -7,6 +7,7 @@ degrees; its longitudes are unrolled where the data cross Greenwich or the date 
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from math import floor, log10
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.cartography.raster import half_cell
 from cagp_dist.geometry import widest_gap
+from cagp_dist.text import degrees_label
 
 FULL_CIRCLE_GAP_DEGREES = 90.0  # longitudes without a larger gap than this are taken to go round the globe
 
@@ -92,6 +94,23 @@ class Frame:
     south: float
     north: float
 
+    @property
+    def text(self) -> str:
+        """Say which region it is: ``35°N to 70°N, 12°W to 35°E``; empty for all of the globe."""
+        if isinstance(self.projection, EqualEarth):
+            return ""
+        digits = 0 if min(self.north - self.south, self.east - self.west) >= 5.0 else 2
+        south, north = (
+            degrees_label(round(end, digits), axis="latitude") for end in (self.south, self.north)
+        )
+        if self.east - self.west >= 360.0:
+            return f"{south} to {north}"
+        west, east = (
+            degrees_label(round(self.centre_degrees + end, digits), axis="longitude")
+            for end in (self.west, self.east)
+        )
+        return f"{south} to {north}, {west} to {east}"
+
     def relative(self, longitude_degrees: ArrayLike) -> Array:
         """Longitude counted from the centre of the map, in [-180, 180)."""
         longitude = np.asarray(longitude_degrees, dtype=np.float64)
@@ -165,6 +184,16 @@ class PlaneFrame:
     top: float
     scale: float = 1.0
     unit: str = ""
+
+    @property
+    def text(self) -> str:
+        """Say which part of the plane it is: ``x 600 to 800, y 5,300 to 5,500 km``."""
+        left, right, bottom, top = self.extent()
+        digits = max(0, 1 - floor(log10(min(right - left, top - bottom))))
+        across, up = (
+            f"{low:,.{digits}f} to {high:,.{digits}f}" for low, high in ((left, right), (bottom, top))
+        )
+        return f"x {across}, y {up} {self.unit}".rstrip()
 
     def project(self, x: Array, y: Array) -> tuple[Array, Array]:
         """Give x and y as they are drawn."""

@@ -222,6 +222,8 @@ class Maps:
             place = panel.get_subplotspec()
             across = 1 if place is None else place.get_gridspec().ncols
             letters = round(LETTERS_PER_INCH * figure.get_figwidth() / across)
+            if not panel.get_title(loc="left").startswith(title):  # its end is at the colours
+                title = title.partition(", ")[0]
             panel.set_title(fill(title, letters), fontsize=9, loc="left")
             shown = panel.images[0] if panel.images else panel.collections[-1]
             colours = str(shown.get_cmap().name)

@@ -16,6 +16,7 @@ from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_ce
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal
 from cagp_dist.fields.observed_objects import ObservedObject
+from cagp_dist.kernels import DEPTH
 from cagp_dist.kriging.result_model import seen_in
 from cagp_dist.text import are_days
 from cagp_dist.variables.units import symbol
@@ -70,22 +71,59 @@ def maps_of(
             scale = (scales or {}).get(name) or scale_of(every, colours=_colours(dataset[name]))
             if cmap is not None and name == names[0]:
                 scale = replace(scale, colours=cmap)
-            label = str(dataset[name].attrs.get("long_name", name))
+            label, more = str(dataset[name].attrs.get("long_name", name)), ""
             for panel, field, (values, stamp) in zip(own, fields, drawn, strict=True):
                 shown = draw_map(panel, frame, where, values, scale)
                 if with_borders:
                     borders(panel, frame)
                 if with_lakes:
                     lakes(panel, frame)
-                heading = stamp if len(fields) > 1 else ", ".join(filter(None, [label, stamp]))
                 if observed is not None:
-                    heading += draw_observed(panel, frame, observed, dataset[name], where, field, scale)
-                panel.set_title(fill(heading, round(LETTERS_PER_INCH * width)), fontsize=9, loc="left")
+                    none = draw_observed(panel, frame, observed, dataset[name], where, field, scale)
+                    stamp = "; ".join(filter(None, [stamp, none]))
+                heading = stamp
+                if len(fields) == 1:
+                    heading, more = map_title(label, stamp, round(LETTERS_PER_INCH * width))
+                panel.set_title(heading, fontsize=9, loc="left")
             if name == "mean" and "anisotropy_ratio" in dataset.attrs:
                 for ratio, azimuth in _ellipses(dataset):
                     _draw_ellipse(own[0], ratio, azimuth)
-            _colour_bar(figure, own, shown, scale, dataset[name], label if len(fields) > 1 else "")
+            _colour_bar(figure, own, shown, scale, dataset[name], label if len(fields) > 1 else "", more)
+        if ax is None and (about := _region_and_source(frame, dataset)):
+            _draw_above(panels[0], about)
     return figure
+
+
+def map_title(label: str, stamp: str, letters: int) -> tuple[str, str]:
+    """Title of a map, in lines of so many letters, and what of a long name goes to its colour bar instead."""
+    whole = ", ".join(filter(None, [label, stamp]))
+    if len(whole) <= letters:
+        return whole, ""
+    name, _, more = label.partition(", ")
+    short = ", ".join(filter(None, [name, stamp]))
+    lines = [short] if len(short) <= letters else [name, stamp]
+    return "\n".join(fill(line, letters) for line in lines if line), more
+
+
+def _region_and_source(frame: Frame | PlaneFrame, dataset: xr.Dataset) -> str:
+    """Say on a line each which region a map shows, and what it was made from."""
+    _, _, source = str(dataset.attrs.get("source", "")).partition(" of ")
+    return "\n".join(filter(None, [frame.text, source]))
+
+
+def _draw_above(panel: "Axes", text: str) -> None:
+    """Write a quiet text above the title of a map, at its left edge."""
+    title_points = 6.0 + 11.0 * (1 + panel.get_title(loc="left").count("\n"))
+    panel.annotate(
+        text,
+        (0.0, 1.0),
+        xycoords="axes fraction",
+        xytext=(0.0, title_points + 1.0),
+        textcoords="offset points",
+        va="bottom",
+        fontsize=7.5,
+        color=MUTED,
+    )
 
 
 def _panels(
@@ -210,7 +248,7 @@ def draw_observed(
     seen = seen_in(observed, values, where, field)
     seen = seen.only(frame.holds(seen.east, seen.north))
     if not seen.values.size:
-        return "; no observation"
+        return "no observation"
     is_mean = str(values.name).endswith("mean")
     if is_mean and seen.values.size <= MOST_COLOURED:
         norm = Normalize(scale.low, scale.high)
@@ -259,8 +297,12 @@ def _colour_bar(
     scale: ColourScale,
     values: xr.DataArray,
     label: str,
+    more: str,
 ) -> None:
-    """Draw the colour bar of the maps of one variable; probabilities and shares in per cent."""
+    """Draw the colour bar of the maps of one variable; probabilities and shares in per cent.
+
+    ``label`` is the name of the variable where titles do not say it, ``more`` the part of it that they lack.
+    """
     from matplotlib.ticker import PercentFormatter
 
     several = len(panels) > 1
@@ -277,7 +319,8 @@ def _colour_bar(
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=8, length=2.5)
     unit = symbol(str(values.attrs.get("units", "")))
-    bar.set_label(f"{label} [{unit}]" if label and unit else label or unit, fontsize=8)
+    said = f"{label} [{unit}]" if label and unit else label or unit
+    bar.set_label(", ".join(filter(None, [said, more])), fontsize=8)
 
 
 def _is_part(values: xr.DataArray) -> bool:
@@ -320,6 +363,9 @@ def frame_around(where: Horizontal) -> Frame | PlaneFrame:
 def one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.DataArray, str]:
     """Give the values of one field, in the order of the places, and which it is."""
     stamps = []
+    for name, chosen in values.coords.items():  # of a dimension that was chosen before
+        if chosen.ndim == 0 and (chosen.dtype.kind == "M" or name == DEPTH):
+            stamps.append(stamp_of(chosen.expand_dims(str(name)), 0))
     for dim in [dim for dim in values.dims if str(dim) not in where.dims]:
         if not -values.sizes[dim] <= field < values.sizes[dim]:
             raise ArgumentError(
@@ -334,6 +380,10 @@ def one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.D
 def stamp_of(axis: xr.DataArray, at: int) -> str:
     """Write an entry of a coordinate; of times that are all of midnight, the day."""
     moment = axis.values[at]
+    if axis.dtype.kind == "f":
+        return f"{axis.name} {moment:g} {symbol(str(axis.attrs.get('units', '')))}".rstrip()
     if axis.dtype.kind != "M":
         return f"{axis.name} {moment}"
+    if np.isnat(moment):
+        return ""
     return str(np.datetime_as_string(moment, unit="D" if are_days(axis.values) else "m")).replace("T", " ")

@@ -133,7 +133,8 @@ class Plots:
         unfinished = dataset.get(f"{stem}std_computational")
         if ax is None and unfinished is not None and bool((unfinished > 0.0).any()):
             bound = "at most" in str(unfinished.attrs).lower()
-            about = "part of the variance that more computation would remove" + ", at most" * bound
+            about = "unfinished part of the variance, which more computation would remove"
+            about += ", at most" * bound
             share = ((unfinished / std) ** 2).assign_attrs(units="1", long_name=about)
             dataset = dataset.assign(computational_share=share.transpose(*std.dims))
             names.append("computational_share")

@@ -34,13 +34,15 @@ class Drawing:
     description: str
 
 
-def title(figure: "Figure", text: str, subtitle: str = "") -> None:
-    """Headline at the top left of a figure, and a quieter line below it."""
+def title(figure: "Figure", text: str, *lines: str) -> None:
+    """Headline at the top left of a figure, and quieter lines below it."""
     height = figure.get_size_inches()[1]
     figure.text(
         0.012, 1.0 - 0.06 / height, text, va="top", ha="left", fontsize=10, fontweight="bold", color=INK
     )
-    figure.text(0.012, 1.0 - 0.27 / height, subtitle, va="top", ha="left", fontsize=8, color=MUTED)
+    for number, line in enumerate(lines):
+        top = 1.0 - (0.27 + 0.15 * number) / height
+        figure.text(0.012, top, line, va="top", ha="left", fontsize=8, color=MUTED)
 
 
 def chart(

@@ -28,8 +28,9 @@ ERRORS = ("std", "computational")  # Maps of error bars, which may be the same a
 MOST_MARKED = 2_000  # observations on the map of error bars; more hide it
 ZERO_CELSIUS_KELVIN = 273.15
 TALLEST_MAP_INCHES = 4.3
+MOST_LETTERS = 66  # of a line above a map
 # Room around the map, inches: labels of the parallels, edge, headline, colour bar
-_LEFT, _RIGHT, _TOP, _BOTTOM = 0.42, 0.16, 0.56, 0.98
+_LEFT, _RIGHT, _TOP, _BOTTOM = 0.42, 0.16, 0.70, 0.98
 
 
 def map_scales(run: PublishedRun, values: Mapping[str, Array]) -> dict[str, ColourScale]:
@@ -79,7 +80,7 @@ def draw_maps(
     def drawn(
         name: str, values: Array, heading: str, subtitle: str, said: str, on: MeanMap | None, at: TestPoints
     ) -> Drawing:
-        figure, axes, rim = _blank(frame, heading, subtitle)
+        figure, axes, rim = _blank(frame, heading, subtitle, _region_and_source(run, frame))
         shown = _field(axes, frame, rim, at, on, values, chosen[name])
         if name == "std" and used is not None:
             marks(axes, frame, *used)
@@ -148,7 +149,10 @@ def _scale_map(run: PublishedRun, frame: Frame | PlaneFrame, stamp: str) -> list
         "RdBu_r", -inner, inner, "both" if beyond else "neither", "times the error bar before (red: wider)"
     )
     figure, axes, rim = _blank(
-        frame, "Local scale: how recalibration changed the error bars", f"{stamp}, {where}"
+        frame,
+        "Local scale: how recalibration changed the error bars",
+        f"{stamp}, {where}",
+        _region_and_source(run, frame),
     )
     bar = _colour_bar(figure, _field(axes, frame, rim, run.points, grid, doublings, scale), scale)
     ticks = np.arange(-inner, inner + 1.0)
@@ -192,7 +196,17 @@ def drawing_order(values: Array, scale: ColourScale) -> Indices:
     return np.argsort(np.abs(values - 0.5 * (scale.low + scale.high)))
 
 
-def _blank(frame: Frame | PlaneFrame, heading: str, subtitle: str) -> "tuple[Figure, Axes, Polygon]":
+def _region_and_source(run: PublishedRun, frame: Frame | PlaneFrame) -> str:
+    """Say in a line which region a map shows, and where the observations are from."""
+    source = str(run.attributes.table("provenance").get("source", ""))
+    region = frame.text
+    room = MOST_LETTERS - len(region)
+    if len(source) > room:  # of a path, its end tells files apart
+        source = f"\N{HORIZONTAL ELLIPSIS}{source[1 - room :]}"
+    return "; ".join(filter(None, [region, source and f"observations from {source}"]))
+
+
+def _blank(frame: Frame | PlaneFrame, heading: str, *lines: str) -> "tuple[Figure, Axes, Polygon]":
     """Figure with a headline and an empty map of the right shape, and the rim of the map."""
     from matplotlib.figure import Figure
 
@@ -202,7 +216,7 @@ def _blank(frame: Frame | PlaneFrame, heading: str, subtitle: str) -> "tuple[Fig
         width, height = width * TALLEST_MAP_INCHES / height, TALLEST_MAP_INCHES
     tall = height + _TOP + _BOTTOM
     figure = Figure(figsize=(WIDTH_INCHES, tall))
-    title(figure, heading, subtitle)
+    title(figure, heading, *lines)
     start = _LEFT + 0.5 * (WIDTH_INCHES - _LEFT - _RIGHT - width)
     axes = figure.add_axes((start / WIDTH_INCHES, _BOTTOM / tall, width / WIDTH_INCHES, height / tall))
     return figure, axes, empty_map(axes, frame, color=MUTED, aspect="auto")

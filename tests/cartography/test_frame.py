@@ -7,6 +7,7 @@ from cagp_dist.cartography.frame import (
     PlateCarree,
     coastlines,
     frame_of,
+    frame_of_plane,
     lines_degrees,
 )
 from cagp_dist.text import degrees_label
@@ -207,3 +208,13 @@ def test_graticule_is_round_in_true_longitude() -> None:
     for span in (0.3, 1.0, 7.0, 60.0, 359.0):
         narrow = frame_of([0.0, span / 2, span], [0.0, 1.0], margin_degrees=0.0)
         assert 2 <= len(narrow.meridians()) <= 6
+
+
+def test_a_frame_says_which_region_it_shows() -> None:
+    assert frame_of(np.arange(-180.0, 180.0, 10.0), np.linspace(-80.0, 80.0, 36)).text == ""
+    assert frame_of([170.0, -170.0], [-10.0, 10.0], margin_degrees=0.0).text == "10°S to 10°N, 170°E to 170°W"
+    assert frame_of([8.0, 8.5], [50.0, 50.25], margin_degrees=0.0).text == "50°N to 50.25°N, 8°E to 8.5°E"
+    around = frame_of(np.arange(-180.0, 180.0, 10.0), np.full(36, 65.0), margin_degrees=5.0)
+    assert around.text == "60°N to 70°N"
+    plane = frame_of_plane(np.array([600e3, 800e3]), np.array([5300e3, 5492e3]), unit="m")
+    assert plane.text == "x 592 to 808, y 5,292 to 5,500 km"

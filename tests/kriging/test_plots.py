@@ -162,7 +162,8 @@ def test_the_error_has_the_share_that_computation_would_take_away(hours):
     figure = half.cagp.plot.error()
     np.testing.assert_allclose(dots_of(figure.axes[0]).get_array(), places["std"])
     np.testing.assert_allclose(dots_of(figure.axes[1]).get_array(), 0.25)
-    assert "at most" in figure.axes[1].get_title(loc="left").replace("\n", " ")
+    assert figure.axes[1].get_title(loc="left").startswith("unfinished part of the variance\n2020")
+    assert figure.axes[3].get_xlabel().endswith(", at most")
 
 
 def test_probabilities_are_those_of_exceedance(hours):
@@ -216,3 +217,30 @@ def test_every_colour_bar_says_a_unit_or_per_cent():
                 ticks = [text.get_text() for text in (*bar.get_xticklabels(), *bar.get_yticklabels())]
                 labels = bar.get_xlabel() or bar.get_ylabel()
                 assert labels == unit or (unit == "%" and all(text.endswith("%") for text in ticks if text))
+
+
+def test_titles_say_name_date_region_and_source_on_a_line_each():
+    table = {name: 2 * column for name, column in TABLE.items()} | {
+        "date": ["2024-07-01"] * 4 + ["2024-07-02"] * 4
+    }
+    found = cagp.krige(table, to=REGION, **NUMBERS)
+    figure = found.cagp.plot(field=1)
+    mean, std = figure.axes[:2]
+    assert mean.get_title(loc="left") == "mean of value, 2024-07-02"
+    assert std.get_title(loc="left") == "standard deviation of value, 2024-07-02"
+    assert figure.axes[3].get_xlabel() == "K, without the noise of an observation"
+
+    def above(panel):
+        return [text.get_text() for text in panel.texts if "observations" in text.get_text()]
+
+    assert above(mean) == ["0° to 10°N, 10°W to 10°E\n8 observations"]
+    assert not above(std)
+    # the time of a map that was chosen before is said, to the minute where it is not a day
+    day = found.isel(time=0).cagp.plot("mean").axes[0]
+    assert day.get_title(loc="left") == "mean of value, 2024-07-01"
+    noon = found.isel(time=0).assign_coords(time=np.datetime64("2024-07-01T12:00", "ns"))
+    assert noon.cagp.plot("mean").axes[0].get_title(loc="left") == "mean of value, 2024-07-01 12:00"
+    _, own = plt.subplots(figsize=(4.0, 3.0))
+    found.cagp.plot("std", field=0, ax=own)
+    assert own.get_title(loc="left") == "standard deviation of value, 2024-07-01"
+    assert not above(own)  # axes of others get no more than a title

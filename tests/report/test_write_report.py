@@ -334,6 +334,8 @@ def test_the_map_of_error_bars_shows_the_observations_that_are_on_it(tmp_path: P
     on_map = np.stack(map_frame(run).project(longitude[:2], latitude[:2]), axis=1)
     np.testing.assert_allclose(shown.get_offsets(), on_map)
     assert drawings["std"].texts[1].get_text().endswith("UTC, on the map grid; points: observations")
+    for name in ("mean", "std", "residual"):  # region and source on one line
+        assert drawings[name].texts[2].get_text() == "49°N to 58°N, 11°W to 2°E; observations from sample"
     assert not drawings["mean"].axes[0].collections
 
 
