@@ -33,6 +33,7 @@ from cagp_dist.space import Plane
 from cagp_dist.store.geotiff import write_geotiff
 
 if TYPE_CHECKING:
+    import pandas as pd
     from IPython.display import IFrame
 
     from cagp_dist.fields.observed_objects import Source
@@ -175,6 +176,43 @@ class Maps:
         several times, at each time. `ArgumentError`: the result has none, or several.
         """
         return biases_of(self._dataset, by)
+
+    def fill(self, table: "Source") -> "pd.DataFrame":
+        """Fill the gaps of a table: the table, of whose rows this is the result, with two more columns.
+
+        Parameters
+        ----------
+        table : as for `krige`
+            The table that ``krige(table, to=table)`` was given, as a data frame, a mapping or a path.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A copy of the table, its rows and index as they were. ``filled`` has what was measured, and the
+            mean where no value was; ``filled_std`` the standard deviation of that mean, NaN where there is a
+            measurement. Both are in the unit of the result, ``attrs["filled_units"]``. A limit of detection
+            ("<0.1") is a gap, of which something is known.
+
+        Raises
+        ------
+        ArgumentError
+            With the key "not-of-rows" where the result is not at the rows of the table, one after the other;
+            with "fill-columns" where the table has such columns.
+
+        Examples
+        --------
+        >>> import cagp_dist as cagp
+        >>> table = {"lat": [48.1, 52.5, 50.1], "lon": [11.6, 13.4, 8.7], "t (degC)": [21.0, None, 20.2]}
+        >>> result = cagp.krige(table, to=table, lengthscale_km=400.0, variance=9.0, noise_std=0.3)
+        >>> result.cagp.fill(table)[["t (degC)", "filled", "filled_std"]].round(1)
+          t (degC)  filled  filled_std
+        0     21.0    21.0         NaN
+        1     None    20.5         3.0
+        2     20.2    20.2         NaN
+        """
+        # imported where it is called: models are made with results, and this reads tables as they do
+        filled: pd.DataFrame = import_module("cagp_dist.kriging.filling").filled_table(self._dataset, table)
+        return filled
 
     def explore(self, *, height: int = 600) -> "IFrame":
         """Show the maps of a notebook on the page of `cagp view`: zoom, layers, times, values at a click.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from cagp_dist.arrays import Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.checked import CheckedObservations
 from cagp_dist.fields.named_sources import is_source
@@ -152,8 +153,6 @@ def table_as_it_is(table: Source) -> "pd.DataFrame":
 
 def with_flags(frame: "pd.DataFrame", found: CheckedObservations) -> "pd.DataFrame":
     """Add flags to the rows that were checked; copies of a row have its own."""
-    import pandas as pd
-
     if taken := [name for name in ADDED if name in frame.columns]:
         raise ArgumentError(
             f"the table has a column {taken[0]!r}, which the result adds; rename or drop it.",
@@ -168,17 +167,25 @@ def with_flags(frame: "pd.DataFrame", found: CheckedObservations) -> "pd.DataFra
         column = np.full(len(frame), empty[name], dtype=held.dtype)
         column[rows] = held[there]
         frame[name] = column
-    others = np.setdiff1d(np.arange(len(frame)), rows)
-    if others.size:  # rows without a value, and copies
-        keys = pd.util.hash_pandas_object(frame[before].astype(str), index=False).to_numpy()
-        first = pd.Series(rows, index=keys[rows])
-        first = first[~first.index.duplicated()]
-        same = first.reindex(keys[others])
-        copies = ~same.isna().to_numpy()
-        own, of = others[copies], same.to_numpy()[copies].astype(np.intp)
-        for name in ADDED:
-            column = frame[name].to_numpy(copy=True)
-            column[own] = column[of]
-            frame[name] = column
+    own, of = copied_rows(frame[before], rows)
+    for name in ADDED if own.size else ():
+        column = frame[name].to_numpy(copy=True)
+        column[own] = column[of]
+        frame[name] = column
     frame.attrs |= found.about()
     return frame
+
+
+def copied_rows(frame: "pd.DataFrame", rows: Indices) -> tuple[Indices, Indices]:
+    """Rows of a table that equal one of those that were read in every column, and which one."""
+    import pandas as pd
+
+    others = np.setdiff1d(np.arange(len(frame)), rows)
+    if not others.size:
+        return others, others
+    keys = pd.util.hash_pandas_object(frame.astype(str), index=False).to_numpy()
+    first = pd.Series(rows, index=keys[rows])
+    first = first[~first.index.duplicated()]
+    same = first.reindex(keys[others])
+    copies = ~same.isna().to_numpy()
+    return others[copies], same.to_numpy()[copies].astype(np.intp)
