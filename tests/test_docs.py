@@ -3,8 +3,11 @@
 import ast
 import importlib
 import importlib.util
+import inspect
 import re
 from pathlib import Path
+
+import cagp_dist
 
 DOCS = Path(__file__).parents[1] / "docs"
 EXPERIMENTS = (DOCS / "experiments.md").read_text()
@@ -128,3 +131,16 @@ def test_every_identity_is_in_the_table_of_tests_which_are_there_and_cite_it():
         }
         assert defined == set(re.findall(r"`(test_\w+)`", tests)), identity
         assert defined, identity
+
+
+def test_what_gstat_does_is_translated_call_by_call():
+    page = (DOCS / "gallery" / "others.md").read_text()
+    section = page[page.index("\n## gstat\n") : page.index("\n## scikit-learn\n")]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    translated = " ".join(row[0] for row in rows)
+    calls = ("variogram(", "fit.variogram(", "vgm(", "krige(", "krige.cv(", "nsim", "nmax", "block", "anis")
+    assert not [call for call in calls if call not in translated]
+    for name in re.findall(r"`model\.(\w+)\(", section):
+        assert hasattr(cagp_dist.Kriging, name)
+    given = set(re.findall(r"[`(\s](\w+)=", " ".join(row[1] for row in rows)))
+    assert given <= {*inspect.signature(cagp_dist.Kriging).parameters, "kind", "below"}
