@@ -144,3 +144,29 @@ def test_what_gstat_does_is_translated_call_by_call():
         assert hasattr(cagp_dist.Kriging, name)
     given = set(re.findall(r"[`(\s](\w+)=", " ".join(row[1] for row in rows)))
     assert given <= {*inspect.signature(cagp_dist.Kriging).parameters, "kind", "below"}
+
+
+def test_the_list_of_keys_of_a_job_has_the_type_default_and_meaning_of_each():
+    spec = importlib.util.spec_from_file_location("job_keys", DOCS / "job_keys.py")
+    job_keys = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(job_keys)
+    listed = job_keys.markdown()
+    for name, tables in job_keys.sections().items():
+        assert f"## [{name}]" in listed
+        inner = [each for table in tables for field in table.model_fields.values()
+                 for each in job_keys.tables_in(field.annotation)]  # fmt: skip
+        for table in (*tables, *inner):
+            for key, field in table.model_fields.items():
+                where, kind = f"{table.__name__}.{key}", job_keys.type_of(field)
+                text = job_keys.text_of(table, key, field)
+                assert re.fullmatch(r"(text|integer|number|true or false|list|table| or )+", kind), where
+                holds = re.match(r"An? (integer|number|whole number)|True or false|The name of a", text)
+                # what is expected alone does not say what it is for
+                assert not holds or ":" in text or len(text.split()) > 12, where
+                assert f"| `{key}` | {kind} |" in listed
+                assert text in listed
+    assert "typing" not in listed
+    runtime = listed[listed.index("## [runtime]") :]
+    assert "| `attempts` | integer | `3` | How often in all" in runtime
+    for page in ("how-to/job.md", "reference/index.md"):
+        assert "job-file.md" in (DOCS / page).read_text()

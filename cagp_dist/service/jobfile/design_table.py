@@ -36,8 +36,11 @@ class RandomPoints(JobTable):
     """``{ kind = "random" }``: ``count`` points, none twice, in proportion to area or all equally likely."""
 
     kind: Literal["random"]
+    """Points are drawn at random."""
     count: Annotated[int, _COUNT]
+    """How many points there are."""
     seed: Annotated[int, SEED] = 0
+    """Which points are drawn: the same number gives the same."""
     weight: Literal["area", "equal"] = key("area", "what a point's chance is proportional to", "area")
 
 
@@ -45,8 +48,11 @@ class StridePoints(JobTable):
     """``{ kind = "stride" }``: every ``step``-th latitude of every ``step``-th longitude, from ``offset``."""
 
     kind: Literal["stride"]
+    """Points are taken at a step."""
     step: int = key(..., "an integer of at least 1", 4, ge=1, le=LARGEST_COUNT)
+    """Every so many-th latitude, and of it every so many-th longitude."""
     offset: int = key(0, "an integer of at least 0 and below step", 2, ge=0)
+    """The first of them."""
 
     @model_validator(mode="after")
     def _offset_below_step(self) -> Self:
@@ -59,13 +65,20 @@ class BlockPoints(JobTable):
     """``{ kind = "blocks" }``: ``count`` points, by area, in blocks in which nothing is observed."""
 
     kind: Literal["blocks"]
+    """Points are in blocks that are held out as a whole."""
     count: Annotated[int, _COUNT]
+    """How many points there are."""
     blocks_degrees: Annotated[float | None, DEGREES] = None
+    """Height and width of a block on the globe."""
     margin_degrees: float = key(0.0, "a number of degrees in [0, 90]", 1.0, ge=0.0, le=90.0)
+    """Width around the blocks in which nothing is observed either."""
     blocks: float | None = key(None, "in a plane, a number above 0 in its unit", 1000.0, gt=0.0)
+    """Height and width of a block."""
     margin: float = key(0.0, "in a plane, a number of at least 0 in its unit", 100.0, ge=0.0)
+    """Width around the blocks in which nothing is observed either."""
     share: float = key(0.1, "a number above 0 and below 1: how many of the blocks", 0.1, gt=0.0, lt=1.0)
     seed: Annotated[int, SEED] = 0
+    """Which blocks and points are drawn: the same number gives the same."""
 
     @model_validator(mode="after")
     def _one_size(self) -> Self:
@@ -87,31 +100,44 @@ class FoldPoints(JobTable):
     """``{ kind = "folds" }``: every observed place, predicted without its fold; blocks stay together."""
 
     kind: Literal["folds"]
+    """Every observed place is predicted without its fold."""
     count: int = key(10, "an integer of at least 2", 10, ge=2, le=LARGEST_COUNT)
+    """How many folds there are."""
     blocks_degrees: Annotated[float, DEGREES] = 5.0
+    """Height and width of the blocks that stay in one fold, on the globe."""
     blocks: float | None = key(None, "in a plane, a number above 0 in its unit", 1000.0, gt=0.0)
+    """Height and width of the blocks that stay in one fold."""
     seed: Annotated[int, SEED] = 0
+    """Which blocks are in which fold: the same number gives the same."""
 
 
 class AllPoints(JobTable):
     """``{ kind = "all" }``: every point that is not held out for the test."""
 
     kind: Literal["all"]
+    """All points that are not held out."""
 
 
 class MapGrid(JobTable):
     """``{ kind = "grid" }``: the field at cell centres over ``area``; of ``"cells"`` its means over them."""
 
     kind: Literal["grid", "cells"]
+    """What is mapped: "grid" the field at the centres of cells, "cells" its means over them."""
     resolution_degrees: Annotated[float | None, DEGREES] = None
+    """Size of a cell on the globe."""
     resolution: float | None = key(None, "in a plane, a number above 0 in its unit", 1000.0, gt=0.0)
+    """Size of a cell."""
     area: Annotated[tuple[float, float, float, float] | None, BeforeValidator(values.as_tuple), AREA] = None
+    """Which part of the globe, or of the plane, is mapped."""
     std_resolution_degrees: float | None = key(
         None, "a number of degrees above resolution_degrees, at most 90", 4.0, gt=0.0, le=90.0
     )
+    """Size of the cells of the error bars, where the mean has finer ones."""
     std_samples: int | None = key(
         None, f"an integer of at least {FEWEST_SAMPLES}, or 0 for no samples", 400, ge=0, le=100_000
     )
+    """How many samples of the field the error bars are estimated from; by the size of the map if left
+    out."""
     depths: Annotated[
         tuple[Annotated[float, Field(ge=0.0, le=1e6)], ...] | None, BeforeValidator(values.as_tuple)
     ] = key(
@@ -182,26 +208,32 @@ class DesignTable(JobTable):
         {"kind": "random", "count": 10000, "seed": 0},
         discriminator="kind",
     )
+    """Which points are observed."""
     test: RandomPoints | StridePoints | BlockPoints | FoldPoints = key(
         FoldPoints(kind="folds"),
         "a table of kind random, stride, blocks or folds",
         {"kind": "random", "count": 1000, "seed": 1},
         discriminator="kind",
     )
+    """Which points are held out and scored."""
     calibration: Annotated[RandomPoints | BlockPoints, Field(discriminator="kind")] | None = key(
         None, "a table of kind random or blocks", {"kind": "random", "count": 2000, "seed": 2}
     )
+    """Which points are held out to correct error bars."""
     targets: Annotated[str | None, AfterValidator(values.places)] = key(
         None, '"table:PATH", a CSV or Parquet file of places to predict', "table:places.csv"
     )
+    """Places that are predicted beside the map."""
     map: MapGrid | None = key(
         None, "a table of kind grid or cells", {"kind": "grid", "resolution_degrees": 4.0}
     )
+    """Where a map is wanted."""
     regions: Regions = key(
         None,
         EXPECTED_REGIONS,
         ["global", {"name": "europe", "south": 35, "north": 70, "west": -10, "east": 40}],
     )
+    """Regions over which means are wanted."""
     regions_resolution_degrees: float = key(
         RESOLUTION_DEGREES,
         "a number of degrees in [0.1, 30]: height of the cells whose sum is the mean over a region",

@@ -67,6 +67,7 @@ class RecalibrationTable(JobTable):
     method: Annotated[MethodName, BeforeValidator(_is_there)] = key(
         RECALIBRATION, alternatives(METHOD_NAMES), "local-scale"
     )
+    """How the error bars are corrected."""
     levels: Annotated[
         tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...] | None, BeforeValidator(values.as_tuple)
     ] = key(
@@ -137,8 +138,11 @@ class ClusterTable(JobTable):
     scheduler: Annotated[str | None, AfterValidator(values.scheduler)] = key(
         None, EXPECTED_SCHEDULER, "local"
     )
+    """Who does the work; this process on all cores if left out."""
     workers: int | None = key(None, "an integer of at least 1", 2, ge=1, le=100_000)
+    """How many workers a batch system is asked for; 2 if left out."""
     threads: int = key(1, "an integer of at least 1", 1, ge=1, le=1000)
+    """Threads of each worker."""
     memory_limit: Annotated[int | None, BeforeValidator(values.parse_bytes)] = key(
         None, "an amount of memory for each worker, with its unit", "4GiB"
     )
@@ -162,19 +166,31 @@ class RuntimeTable(JobTable):
     """``[runtime]``: patience with a cluster, attempts, and how often a solve is kept. Changes no result."""
 
     attempts: int = key(Deadlines.attempts, "an integer from 1 to 100", 3, ge=1, le=100)
+    """How often in all a stage of the job is begun when its cluster is lost."""
     silence_seconds: Seconds = Deadlines.silence_seconds
+    """Time without an answer of the scheduler or a worker, after which it counts as lost."""
     idle_seconds: Seconds = Deadlines.idle_seconds
+    """Time in which tasks wait and no worker works on one, after which the cluster counts as lost."""
     stall_seconds: Seconds = Deadlines.stall_seconds
+    """Time in which no task ends although workers work, after which the cluster counts as lost."""
     rejoin_seconds: Seconds = Deadlines.rejoin_seconds
+    """Time to wait for a scheduler and its first worker before a new attempt."""
     worker_seconds: Seconds = Deadlines.worker_seconds
+    """Time to wait for the first worker of a cluster that runs already."""
     start_after: Annotated[str, AfterValidator(partial(_length_of, "start_after"))] = key(
         "5min", "a whole number of min, h or d", "5min"
     )
+    """Time after which work begins on the worker jobs of a batch system that are there."""
     queue_seconds: Seconds = Deadlines.queue_seconds
-    total_seconds: Seconds | None = Deadlines.total_seconds
+    """Time to wait for the first worker job to begin."""
+    total_seconds: float | None = key(
+        Deadlines.total_seconds, "a number of seconds above 0", 7200.0, gt=0.0, le=10_000_000.0
+    )
+    """Time limit of the whole job; none if left out."""
     checkpoint_seconds: float = key(
         CHECKPOINT_SECONDS, "a number of seconds of at least 0", 60.0, ge=0.0, le=10_000_000.0
     )
+    """Time between two checkpoints, at least; 0 keeps every iteration."""
 
     def deadlines(self) -> Deadlines:
         """Make the deadlines; the time of the whole job begins."""
@@ -208,10 +224,14 @@ class OutputTable(JobTable):
     root: Annotated[str, AfterValidator(values.output)] = key(
         "out", "the path of a folder, or s3://BUCKET/PATH", "out", min_length=1
     )
+    """Where the results go."""
     keep_weights: bool = key(False, "true or false", True)
+    """Whether the weights of test points, cells and regions are kept for later runs at the same
+    points."""
     keep: Annotated[KeepTable | None, BeforeValidator(values.keep)] = key(
         None, f"{values.EXPECTED_KEEP}; or a table with the keys days, runs, total, finals_only", "90d"
     )
+    """Which runs stay; all if left out."""
 
     @property
     def folder(self) -> Path:

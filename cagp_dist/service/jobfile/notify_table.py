@@ -52,6 +52,7 @@ class NotifyTable(JobTable):
         None, "headers of the post; ${NAME} is from the environment", {"Authorization": "Bearer ${TOKEN}"}
     )
     timeout_seconds: float = key(10.0, "a number of seconds above 0, at most 600", 10.0, gt=0.0, le=600.0)
+    """How long the command or the address may take."""
 
     @model_validator(mode="after")
     def _is_complete_and_holds_no_secret(self) -> Self:

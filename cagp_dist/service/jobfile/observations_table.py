@@ -26,31 +26,44 @@ class SyntheticTable(JobTable):
     """``[observations.synthetic]``: the prior that the source ``synthetic`` draws from."""
 
     kernel: KernelName = key("matern32", alternatives(KERNELS), "matern32")
+    """Covariance of the fields that are drawn."""
     lengthscale: Annotated[float, AfterValidator(values.lengthscale)] = key(
         0.05, "a positive chord length on the unit sphere, at most 2", 0.05, gt=0.0
     )
+    """Distance over which they vary."""
     variance: float = key(
         22.0, "a positive variance in the squared unit of the variable", 22.0, gt=0.0, le=1e12
     )
+    """Variance of the fields about their mean."""
     noise_variance: Annotated[float, NOISE_VARIANCE] = 0.5
+    """Variance of the error of an observation."""
     seed: Annotated[int, SEED] = 0
+    """Which fields are drawn: the same number gives the same."""
     mean: Literal["constant", "quadratic-latitude", "harmonic-latitude", "wave"] = key(
         "quadratic-latitude",
         '"constant", "quadratic-latitude", "harmonic-latitude" or "wave"',
         "quadratic-latitude",
     )
+    """Mean of the fields."""
 
 
 class ColumnsTable(JobTable):
     """``columns``: names of the columns of a table, where they are not the usual ones."""
 
     latitude: str | None = key(None, "the name of a column", "LAT")
+    """Column of latitudes in degrees."""
     longitude: str | None = key(None, "the name of a column", "LON")
+    """Column of longitudes in degrees."""
     x: str | None = key(None, "the name of a column", "easting")
+    """Column of x of a plane, eastward."""
     y: str | None = key(None, "the name of a column", "northing")
+    """Column of y of a plane, northward."""
     time: str | None = key(None, "the name of a column", "DATE")
+    """Column of times; "none" takes all rows as one field."""
     name: str | None = key(None, "the name of a column", "SITE")
+    """Column of the names of places."""
     depth: str | None = key(None, "the name of a column, positive downward", "pressure")
+    """Column of depths."""
 
     @property
     def named(self) -> dict[str, str]:
@@ -72,6 +85,7 @@ class ObservationsTable(JobTable):
     source: Annotated[str, BeforeValidator(values.sources), AfterValidator(values.source)] = key(
         ..., values.EXPECTED_SOURCE, "sample", min_length=1
     )
+    """Where the observations are from."""
     variable: Annotated[
         str | tuple[str, ...], BeforeValidator(values.as_tuple), AfterValidator(values.variables)
     ] = key("t2m", "the name of the variable in the source, or a list of several", "t2m", min_length=1)
@@ -86,10 +100,16 @@ class ObservationsTable(JobTable):
         min_length=1,
     )
     check_range: bool = key(True, "true or false", False)
+    """Whether values that are not plausible, and spacings of grids that differ, are refused."""
     transform: Transform = key("none", '"none" or "log1p"', "log1p")
+    """What is done to the values before all else: "log1p" takes log(1 + value), and the map is one of
+    logarithms."""
     times: Times | None = key(None, EXPECTED_TIMES, ["2017-04-27T12:00"])
+    """Which times of the source are observed."""
     area: Annotated[Area | None, AREA] = None
+    """Which part of the source is observed."""
     grid_degrees: Annotated[float | None, DEGREES] = None
+    """Spacing of the grid that is asked for, of the sources "cds" and "synthetic"."""
     noise_std: str | float | dict[str, str | float] | None = key(
         None,
         "a column of the table, or a number above zero: standard deviation of the error of a measurement; of "
@@ -99,6 +119,7 @@ class ObservationsTable(JobTable):
     columns: ColumnsTable | None = key(
         None, "the keys latitude, longitude, x, y, time, name, depth", {"latitude": "LAT"}
     )
+    """Names of the columns of a table, where they are not the usual ones."""
     crs: int | str | None = key(
         None, "the coordinate reference system of x and y: an EPSG number, WKT or text of PROJ", 32632
     )
@@ -137,6 +158,7 @@ class ObservationsTable(JobTable):
         "the keys kernel, lengthscale, variance, noise_variance, seed, mean",
         {"lengthscale": 0.05, "seed": 1},
     )
+    """The prior that the source "synthetic" draws from."""
 
     def reading(self) -> dict[str, object]:
         """How the values are read, apart from the times and places: every setting that is not the default."""

@@ -75,9 +75,11 @@ class PriorTable(JobTable):
     kernel: KernelSum = key(
         KERNEL, f'{alternatives(FORMS)}, or a sum of them, "matern32 + matern32"', "matern32"
     )
+    """Covariance of the field, chosen by likelihood with "auto"."""
     mean: Annotated[str, BeforeValidator(values.mean)] = key(
         MEAN, "the name of a prior mean", "quadratic-latitude"
     )
+    """Mean of the field, such as "constant", whose coefficients are estimated with the field."""
     time_kernel: Literal["auto", "metric", "matern12", "matern32"] | None = key(
         None,
         '"matern12", "matern32", "metric" or "auto": how the field goes with itself at other times, all of '
@@ -146,6 +148,8 @@ class PriorTable(JobTable):
         1.5,
     )
     fit_to: FitTo = key("observed", '"observed" or "field"', "observed")
+    """Which values the numbers are fitted to: those observed, or all of the source, those held out
+    included."""
     fit_times: Times | None = key(
         None,
         f"times of the source whose values the numbers are fitted to: {EXPECTED_TIMES}",
@@ -158,6 +162,7 @@ class PriorTable(JobTable):
         "azimuth_degrees = 30.0 }",
         "fit",
     )
+    """Whether the field reaches further in one direction."""
     transform: TransformName = key(
         "none",
         f"{alternatives(TRANSFORMS)}: by what the values are made normal; results are those of the values. "
@@ -178,10 +183,13 @@ class PriorTable(JobTable):
     lengthscale: EachLengthscale = key(
         None, "a positive chord length on the unit sphere, at most 2, or of a sum a list of them", 0.05
     )
+    """Distance over which the field varies; in a plane, in its unit."""
     variance: EachVariance = key(
         None, "a positive variance in the squared unit of the variable, or of a sum a list of them", 22.0
     )
+    """Variance of the field about its mean."""
     noise_variance: Annotated[float | None, NOISE_VARIANCE] = None
+    """Variance of the error of an observation."""
 
     @model_validator(mode="before")
     @classmethod
