@@ -307,7 +307,8 @@ def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bo
 
     But for directions, nothing beside a mean that is read or a background, which are in the unit of the
     values. Transforms are compared with the correlations that were fitted without one, which is hard on them;
-    where values are below limits, by the likelihood of independent values, as "auto" compares them.
+    where values are below limits, by the likelihood of independent values, as "auto" compares them, and not
+    at all beside terms of a mean.
     """
     values = observed.values[observed.present]
     units = observed.units.strip().lower()
@@ -336,6 +337,8 @@ def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bo
     if observed.limits is not None:
         below = observed.limits[observed.present]
     if below.any():
+        if _has_terms(observed, learned):  # which independent values about one middle do not know
+            return ""
         scale = _least_scale(values[~below])
         found = _likeliest(values, below, ("none", "log", "sqrt"), lambda base: base, scale)
         of_each = {name: value for name, (_, value) in found.items()}
@@ -356,6 +359,12 @@ def advice_of_values(observed: Observations, learned: FittedModel, *, in_job: bo
         f"{'logarithms' if best == 'log' else 'square roots'}: {_asking(best, in_job)} maps these, and gives "
         "mean and error bars of the values."
     )
+
+
+def _has_terms(observed: Observations, learned: FittedModel) -> bool:
+    """Whether the mean has more than a constant, so that values differ for a reason that is known."""
+    some = observed.there[:1]
+    return bool(learned.prior(observed, some, np.array([0])).basis_at(observed.X[some]).shape[1] > 1)
 
 
 def advice_of_means(mean: Array, likely: Array, observed: Observations, *, in_job: bool = False) -> str:

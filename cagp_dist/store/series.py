@@ -484,13 +484,13 @@ def _check_same_groups(new: Mapping[str, xr.Dataset], before: Path | None) -> No
 def _check_same_array(name: str, array: str, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     """Compare the metadata of an array in two versions, but for its length and the names of its files.
 
-    No unit is not another unit.
+    A unit that the run says and the series does not is not another one.
     """
     of_both = [
         {**each, "shape": each["shape"][1:], "attributes": None, _NAMES: None} for each in (ours, theirs)
     ]
     units = [each["attributes"].get("units") or None for each in (ours, theirs)]
-    if of_both[0] != of_both[1] or (all(units) and units[0] != units[1]):
+    if of_both[0] != of_both[1] or (units[1] is not None and units[0] != units[1]):
         raise _other(name, f"{array} has another shape, unit or encoding")
 
 

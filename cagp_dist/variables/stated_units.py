@@ -39,9 +39,12 @@ _ENDS = re.compile(
     re.IGNORECASE,
 )
 _SAYS = re.compile(
-    rf"(?i:{_OF_TEMPERATURE})_([KCF])|.*_((?i:kelvin|celsius|fahrenheit|deg_?c|deg_?f|hpa|mbar|mm|cm))"
+    rf"(?i:{_OF_TEMPERATURE})_([KCF])|.*(?<!\d)_((?i:kelvin|celsius|fahrenheit|deg_?c|deg_?f|hpa|mbar|mm|cm))"
 )
-"""Ends of names that can be nothing but a unit; others are taken for one where units are asked for."""
+"""Ends of names that can be nothing but a unit, and not that of a depth, level or threshold before them.
+
+Others are taken for one where units are asked for.
+"""
 
 _TEMPERATURE = VARIABLES["t"]
 

@@ -28,7 +28,7 @@ import cagp_dist as cagp
 from cagp_dist.geometry import degrees
 from cagp_dist.kriging.result_distribution import distribution_of
 from cagp_dist.predictive import Gaussian, Predictive
-from cagp_dist.predictive.transforms import BoxCox, Transform, Transformed
+from cagp_dist.predictive.transforms import BoxCox, Censored, Transform, Transformed
 from pipelines.experiments.kernel_rules import KINDS, Case, covariance, field_of
 from pipelines.experiments.output import parser, print_table
 
@@ -78,7 +78,7 @@ RAIN = Rain()
 POWER = 1.0 / 1.7  # of Box-Cox, by which rain is SLOPE * (z - 0.3) - 1 / POWER
 SLOPE = 3.0**POWER / POWER
 CENSORED = {
-    "transform": cagp.BoxCox(POWER),
+    "transform": Censored(cagp.BoxCox(POWER), -1.0 / POWER),
     "prior": cagp.Prior(cagp.Matern32(0.04, SLOPE**2), SLOPE**2 * OF_LOGARITHMS, -0.3 * SLOPE - 1.0 / POWER),
 }
 

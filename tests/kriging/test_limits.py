@@ -165,3 +165,17 @@ def test_a_transform_that_helps_is_named_beside_limits():
         if said:
             named = cagp.krige(table, to=TO, kernel="matern32", progress=False, transform=said.split('"')[1])
             assert "values_advice" not in named.attrs
+
+
+def test_no_transform_is_named_where_terms_of_the_mean_make_values_skewed():
+    heights = np.exp(1.5 * np.random.default_rng(3).standard_normal(len(Z)))
+    values = 5.0 + 2.0 * heights + Z
+    limit = float(np.quantile(values, 0.05))
+    cells = [f"< {limit!r}" if value < limit else repr(float(value)) for value in values]
+    table = {"lat": LAT, "lon": LON, "height": heights, "zinc": cells}
+    to = {"lat": LAT[:5], "lon": LON[:5], "height": heights[:5]}
+    without = {name: column for name, column in table.items() if name != "height"}
+    plain = cagp.krige(without, to=to, kernel="matern32", progress=False)
+    assert 'transform="log"' in plain.attrs["values_advice"]
+    found = cagp.krige(table, to=to, kernel="matern32", mean="height", value="zinc", progress=False)
+    assert "values_advice" not in found.attrs
