@@ -136,7 +136,8 @@ class Maps:
         ----------
         truth : as the observations of `krige`
             A table, a DataArray or another source with values at places of the result, in its unit, and at
-            its times where it has several. It is read as the observations were.
+            its times and depths where it has several. It is read as the observations were. A time or depth
+            that only one side says, and that is its only one, is that of the other.
         of, noise_std : as for `exceedance`
             Whose distribution is scored: "field" for a truth without error, "observation" for measurements
             that were held out.
@@ -148,13 +149,15 @@ class Maps:
             ``std``, ``predictive_std`` (of the distribution that is scored) and ``pit``; over all ``rmse`` of
             the mean, ``crps`` and ``nll`` of the distribution, and ``coverage`` of central intervals of each
             ``level``, as far as the result knows them. The attribute ``compared`` says how many values these
-            are, ``elsewhere`` how many lie at no place or time of the result.
+            are, ``elsewhere`` how many lie at no place, depth or time of the result.
 
         Raises
         ------
         ArgumentError
-            If units differ, no value is at a place of the result, or nothing says which of several fields
-            they belong to; and as `exceedance`.
+            If units differ, no value is at a place, depth and time of the result ("truth-elsewhere"), or
+            nothing says which of several fields ("several-fields") or depths ("truth-depth") they belong to;
+            if values are not above the bound of the transform ("truth-beyond-transform"); and as
+            `exceedance`.
 
         Examples
         --------
@@ -183,7 +186,9 @@ class Maps:
         Parameters
         ----------
         table : as for `krige`
-            The table that ``krige(table, to=table)`` was given, as a data frame, a mapping or a path.
+            The table that ``krige(table, to=table)`` was given, as a data frame, a mapping or a path. Its
+            rows are of one time. Targets have no dates: of a table with a column of them it is
+            ``krige(day, to=day.drop(columns="date"))``, and ``fill(day)``.
 
         Returns
         -------
@@ -191,13 +196,14 @@ class Maps:
             A copy of the table, its rows and index as they were. ``filled`` has what was measured, and the
             mean where no value was; ``filled_std`` the standard deviation of that mean, NaN where there is a
             measurement. Both are in the unit of the result, ``attrs["filled_units"]``. A limit of detection
-            ("<0.1") is a gap, of which something is known.
+            ("<0.1") is a gap, of which something is known. So is a row that ``where`` of `krige` did not
+            choose, whatever it has: it was not used, and is predicted with its error bar.
 
         Raises
         ------
         ArgumentError
-            With the key "not-of-rows" where the result is not at the rows of the table, one after the other;
-            with "fill-columns" where the table has such columns.
+            With the key "not-of-rows" where the result is not at the rows of the table, one after the other,
+            at their time; with "fill-columns" where the table has such columns.
 
         Examples
         --------

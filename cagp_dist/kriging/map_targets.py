@@ -256,9 +256,13 @@ def of_table(
     columns: Mapping[str, str] | None = None,
     static: Collection[str],
     depth: Collection[str] = (),
+    timed: bool = False,
 ) -> MapTargets:
-    """Places of a table and its static columns; of a plane by x and y, else degrees are brought there."""
-    places = read_places(table, space, columns=columns, static=static, depth=depth)
+    """Places of a table and its static columns; of a plane by x and y, else degrees are brought there.
+
+    ``timed`` says that the table may have times, which are passed over.
+    """
+    places = read_places(table, space, columns=columns, static=static, depth=depth, timed=timed)
     found = _brought(of_places(*places.beside(space), names=places.names), space)
     if (deep := places.depths) is not None:
         along = xr.Variable(found.dims, deep.values, about_depth(deep.units))

@@ -247,6 +247,13 @@ def _normal(mean: xr.DataArray, std: Array, of: str) -> ResultDistribution:
     centre = np.asarray(mean.values, dtype=np.float64)
     spread = np.broadcast_to(np.asarray(std, dtype=np.float64), centre.shape)
     known = np.isfinite(centre) & np.isfinite(spread)
+    if certain := int((spread[known] == 0.0).sum()):
+        raise ArgumentError(
+            f"the standard deviation is 0 at {certain:,} of {known.sum():,} values, which have no "
+            "distribution; expected positive ones. Leave these values out: "
+            'result.assign(std=result["std"].where(result["std"] > 0)).',
+            key="no-spread",
+        )
     return ResultDistribution(mean, known, Gaussian(centre[known], spread[known]), of)
 
 

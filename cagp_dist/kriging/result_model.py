@@ -15,7 +15,7 @@ from cagp_dist.fields.axes import Horizontal, located
 from cagp_dist.fields.column_roles import ROLES
 from cagp_dist.fields.observed_objects import ObservedObject, Source, read
 from cagp_dist.fields.selection import ANYWHERE, Asked
-from cagp_dist.kernels import Kernel
+from cagp_dist.kernels import DEPTH, Kernel
 from cagp_dist.kriging.map_dataset import MEAN_TERMS, READ_WITH, noise_text
 from cagp_dist.kriging.observed_areas import OBSERVED_AREAS
 from cagp_dist.means import MEANS
@@ -137,6 +137,17 @@ def _settings_of(result: xr.Dataset, asked: Asked) -> dict[str, Any]:
     columns |= {role: name for role, name in found.pop("columns", {}).items() if role not in "xy"}
     columns |= _columns_of(asked)
     return found | ({"columns": columns} if columns else {})
+
+
+def role_names(result: xr.Dataset, observations: "Source") -> dict[str, str]:
+    """Give the names of columns, by their roles, with which the observations of a result were read."""
+    found: dict[str, str] = _settings_of(result, asked_of(result, observations)).get("columns", {})
+    return found
+
+
+def depth_names(result: xr.Dataset, observations: "Source") -> list[str]:
+    """Give the names that the depth of something beside a result may have."""
+    return [role_names(result, observations).get(DEPTH, DEPTH), DEPTH]
 
 
 def _columns_of(asked: Asked) -> dict[str, str]:

@@ -68,6 +68,51 @@ def test_rows_of_a_plane_are_filled(table):
     assert np.flatnonzero(filled["filled_std"].notna()).tolist() == [3, 17, 29]
 
 
+def test_a_table_of_one_day_keeps_its_dates(table):
+    every = pd.concat([table.assign(date=day) for day in ("2020-06-01", "2020-06-02")])
+    day = every[every["date"] == "2020-06-01"]
+    result = cagp.krige(day, to=day.drop(columns="date"), **NUMBERS)
+    expected = cagp.krige(table, to=table, **NUMBERS).cagp.fill(table)
+    for given in (result, result.isel(time=0), result.isel(time=0, drop=True)):
+        filled = given.cagp.fill(day)
+        pd.testing.assert_frame_equal(filled[day.columns], day)
+        pd.testing.assert_frame_equal(filled.drop(columns="date"), expected)
+    other = day.assign(date="2020-06-02")
+    gap_of_another = day.assign(date=np.where(day["t (degC)"].isna(), "2020-06-02", "2020-06-01"))
+    both = cagp.krige(every, to=day.drop(columns="date"), **NUMBERS)
+    for given, rows in ((result, other), (result, gap_of_another), (both, day)):
+        with pytest.raises(ArgumentError) as refused:
+            given.cagp.fill(rows)
+        assert refused.value.key == "not-of-rows"
+    pd.testing.assert_frame_equal(both.isel(time=0).cagp.fill(day).drop(columns="date"), expected)
+    two_days = day.assign(date=np.where(np.arange(30) < 15, "2020-06-01", "2020-06-02"))
+    places = two_days.drop(columns="date")
+    plain = cagp.krige(two_days, to=places, columns={"time": "none"}, **NUMBERS)
+    assert plain.cagp.fill(two_days)["filled_std"].notna().sum() == 3
+
+
+def test_rows_that_were_not_chosen_are_predicted_and_not_kept(table):
+    table = table.assign(quality=np.where(np.arange(30) < 5, "bad", "good"))
+    result = cagp.krige(table, to=table, where={"quality": "good"}, **NUMBERS)
+    filled = result.cagp.fill(table)
+    assert np.flatnonzero(filled["filled_std"].notna()).tolist() == [0, 1, 2, 3, 4, 17, 29]
+    np.testing.assert_array_equal(filled["filled"][:5], result["mean"][:5])
+
+
+def test_rows_of_a_profile_have_their_depths():
+    at = {"lat": np.repeat([48.1, 52.5, 50.1], 3), "lon": np.repeat([11.6, 13.4, 8.7], 3)}
+    values = np.array([15.0, 12.0, np.nan, 14.0, 11.0, 5.0, 16.0, np.nan, 6.0])
+    profiles = pd.DataFrame(at | {"pressure": np.tile([0.0, 10.0, 50.0], 3), "t (degC)": values})
+    kernel = cagp.Matern32((0.05, 20.0), 4.0, axis=("space", "depth"))
+    deep = {"columns": {"depth": "pressure"}, "prior": cagp.Prior(kernel, 0.09, 10.0)}
+    result = cagp.krige(profiles, to=profiles, progress=False, **deep)
+    filled = result.cagp.fill(profiles)
+    assert np.flatnonzero(filled["filled_std"].notna()).tolist() == [2, 7]
+    with pytest.raises(ArgumentError) as refused:
+        result.cagp.fill(profiles.iloc[[0, 2, 1, 3, 4, 5, 6, 7, 8]])
+    assert refused.value.key == "not-of-rows"
+
+
 def test_a_result_that_is_not_of_the_rows_is_refused(table):
     result = cagp.krige(table, to=table, **NUMBERS)
     wrong = (

@@ -84,6 +84,73 @@ def test_places_of_a_plane_are_compared(measured):
     assert (found.attrs["compared"], found.attrs["elsewhere"]) == (20, 20)
 
 
+def test_rows_of_a_profile_are_compared_at_their_depths():
+    kernel = cagp.Matern32((0.05, 20.0), 4.0, axis=("space", "depth"))
+    deep = {"columns": {"depth": "depth"}, "prior": cagp.Prior(kernel, 0.09, 10.0)}
+    north, east = np.array([48.1, 52.5, 50.1, 49.0]), np.array([11.6, 13.4, 8.7, 9.5])
+    at = {"lat": np.repeat(north, 3), "lon": np.repeat(east, 3), "depth": np.tile([0.1, 10.0, 50.0], 4)}
+    values = 15.0 - 0.2 * at["depth"] + np.random.default_rng(2).normal(0.0, 0.5, 12)
+    table = pd.DataFrame(at | {"t (degC)": values})
+    places = table.drop(columns="t (degC)").assign(depth=table["depth"].astype(np.float32))
+    profiles = cagp.krige(table, to=places, progress=False, **deep)
+    by_hand = np.sqrt(np.mean((profiles["mean"].values - values) ** 2))
+    mixed = table.sample(frac=1.0, random_state=0)
+    assert profiles.cagp.score(mixed)["rmse"].item() == pytest.approx(by_hand, rel=1e-12)
+    grid = xr.Dataset(coords={"depth": [10.0, 50.0], "latitude": [48.1, 49.0], "longitude": [9.5, 11.6]})
+    levels = cagp.krige(table, to=grid, progress=False, **deep)
+    found = levels.cagp.score(table)
+    assert (found.attrs["compared"], found.attrs["elsewhere"]) == (4, 8)
+    assert found["depth"].values.tolist() == [10.0, 50.0, 10.0, 50.0]
+    np.testing.assert_array_equal(found["observed"], values[[1, 2, 10, 11]])
+    for one in (table[table["depth"] == 50.0].drop(columns="depth"), table):  # of the only depth, or of that
+        found = levels.isel(depth=1).cagp.score(one)
+        np.testing.assert_array_equal(found["observed"], values[[2, 11]])
+    field = levels["mean"].isel(depth=1)
+    assert levels.isel(depth=1).cagp.score(field)["rmse"].item() == 0.0
+    for given, truth, key in (
+        (levels.isel(depth=0), field, "truth-elsewhere"),
+        (levels, field.drop_vars("depth"), "truth-depth"),
+        (levels.isel(depth=0, drop=True), table, "truth-depth"),
+    ):
+        with pytest.raises(ArgumentError) as refused:
+            given.cagp.score(truth)
+        assert refused.value.key == key
+
+
+def test_one_time_that_either_says_is_compared(truth, result):
+    of_second = result.cagp.score(truth.isel(time=[1]))["rmse"].item()
+    second = result.isel(time=1)
+    for given, known in (
+        (result, truth.isel(time=1)),
+        (second, truth.isel(time=1)),
+        (second, truth),
+        (second, truth.isel(time=1, drop=True)),
+        (second.drop_vars("time"), truth.isel(time=1)),
+        (result.isel(time=[1]), truth.isel(time=1)),
+        (second, truth.isel(time=1).drop_vars("time").to_dataframe().reset_index()),
+        (second, truth.isel(time=1).to_dataframe().reset_index()),
+    ):
+        found = given.cagp.score(known)
+        assert found["rmse"].item() == pytest.approx(of_second, rel=1e-12)
+        assert found.attrs["compared"] == LAT.size * LON.size
+    for known in (truth.isel(time=0), truth.isel(time=0).to_dataframe().reset_index()):
+        with pytest.raises(ArgumentError) as refused:
+            second.cagp.score(known)
+        assert refused.value.key == "truth-elsewhere"
+
+
+def test_places_of_a_fine_grid_far_from_the_origin_are_told_apart():
+    x, y = 600e3 + np.arange(0.5, 5.0), 5.3e6 + np.arange(0.5, 5.0)
+    grid = {"resolution": 1.0, "region": [5300005, 600000, 5300000, 600005]}
+    table = pd.DataFrame({"x": x, "y": y[::-1], "h": [1.0, 3.0, 2.0, 5.0, 4.0]})
+    plane = {"columns": {"x": "x", "y": "y"}, "crs": 32632, "lengthscale_km": 0.003, "variance": 4.0}
+    found = cagp.krige(table, to=grid, kernel="matern32", noise_std=0.3, progress=False, **plane)
+    between = table.assign(x=table["x"] + [0.3, 0.0, -0.4, 0.001, 0.5])
+    scores_ = found.cagp.score(between)
+    assert (scores_.attrs["compared"], scores_.attrs["elsewhere"]) == (2, 3)
+    np.testing.assert_array_equal(scores_["observed"], [3.0, 5.0])
+
+
 @pytest.mark.parametrize("settings", [{"hyperparameters": "integrate"}, {"transform": "log"}])
 def test_distributions_that_are_known_by_quantiles_are_scored_within_these(truth, measured, settings):
     table = measured[:40].drop(columns="time")
@@ -109,7 +176,27 @@ def test_what_cannot_be_compared_is_refused(truth, result, measured):
         with pytest.raises(ArgumentError) as refused:
             result.cagp.score(given)
         assert refused.value.key == key
+    plain = measured[:40].drop(columns="time")
+    logarithms = cagp.krige(plain, to=plain, **NUMBERS, transform="log")
+    exact = result.assign(std=result["std"].where(result["latitude"] > 47.0, 0.0))
+    none_below = plain.assign(**{"t (K)": np.where(np.arange(40) < 38, plain["t (K)"], [-1.0, 0.0] * 20)})
+    for given, known, key in (
+        (logarithms, none_below, "truth-beyond-transform"),
+        (exact, truth, "no-spread"),
+    ):
+        with pytest.raises(ArgumentError, match=r"\b2 of 40|\b26 of 234") as refused:
+            given.cagp.score(known)
+        assert refused.value.key == key
+    rest = exact.assign(std=exact["std"].where(exact["std"] > 0)).cagp.score(truth)
+    assert rest.attrs["compared"] == truth.size - 26
     samples = xr.concat([result, result], "sample")
     with pytest.raises(ArgumentError) as refused:
         samples.cagp.score(truth)
     assert refused.value.key == "several-dimensions"
+
+
+def test_a_result_of_means_over_cells_says_so(measured):
+    plain = measured[:40].drop(columns="time")
+    over_cells = cagp.krige(plain, to={"resolution": 1.0, "region": [51, 0, 47, 6]}, kind="cells", **NUMBERS)
+    at_points = over_cells["mean"] + 0.1
+    assert "means over cells" in over_cells.cagp.score(at_points).attrs["comment"]

@@ -269,10 +269,12 @@ def read_places(
     columns: Mapping[str, str] | None = None,
     static: Collection[str] = (),
     depth: Collection[str] = (),
+    timed: bool = False,
 ) -> Places:
     """Read places as `read_table`; of a plane degrees stand in where there are no columns of its x and y.
 
-    Depths are in the first column of the names ``depth`` that is there.
+    Depths are in the first column of the names ``depth`` that is there. Columns of times are refused unless
+    the table may be ``timed``.
     """
     frame, roles, plane = Columns.open(source), column_roles(columns), isinstance(space, Plane)
     if isinstance(space, Plane):
@@ -283,7 +285,7 @@ def read_places(
     names = _axes(frame, roles, plane=plane)
     if frame.rows == 0:
         raise DataError(f"{frame.title} has no rows; expected at least one place.", key="no-points")
-    if when := sorted(about_time(frame)):
+    if not timed and (when := sorted(about_time(frame))):
         raise ArgumentError(
             f"{frame.title} has the column {when[0]!r}, but places of a map have no times: it is made for "
             "each time of the observations. Leave the column out, and name places once.",
