@@ -110,6 +110,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-30",
         "A number as noise_std of a job is all of the noise, as in calls; a nugget was fitted beside it.",
     ),
+    NumericalVersion(
+        "0.21.0",
+        "2026-11-30",
+        "Fits beside many zeros or limits begin with draws by a fit to the other values; noise was too large.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

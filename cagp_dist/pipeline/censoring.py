@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.errors import CagpError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.neighbourhoods import nearest_points
 from cagp_dist.kernels import point_columns
@@ -23,7 +24,7 @@ from cagp_dist.prior import Prior
 
 DRAWS = 64  # of a map: the standard error of a probability is then a sixteenth at most
 
-FIT_DRAWS, ROUNDS = 8, 3  # of a fit, which follows the draws and is followed by them
+FIT_DRAWS, ROUNDS = 8, 5  # of a fit, which follows the draws and is followed by them
 
 # Rounds through all censored values of a draw; from a near start twenty are enough where the noise is
 # a hundredth of the variance of the field
@@ -65,17 +66,25 @@ def drawn(observed: Observations, model: FittedModel, *, draws: int, seed: int =
 
 
 def fit_with_draws(observed: Observations, way: Callable[[Observations], FittedModel]) -> FittedModel:
-    """Fit to draws of the censored values, draw them by that fit, and so on (stochastic EM)."""
-    filled = _start(observed)
+    """Fit to draws of the censored values, draw them by that fit, and so on (stochastic EM).
+
+    The first draws are by a fit to the other values alone: it finds the noise, where draws that are
+    independent of each other would be noise, of which a few rounds take away little.
+    """
+    hidden = observed.censored
+    assert hidden is not None
+    try:
+        first = way(replace(observed, values=np.where(hidden, np.nan, observed.values), censored=None))
+        filled = drawn(observed, first, draws=FIT_DRAWS, seed=ROUNDS)
+    except CagpError:  # these are too few, or all alike
+        filled = _independent(observed)
     for number in range(ROUNDS):
         model = way(filled)
         if number < ROUNDS - 1:
             filled = drawn(observed, model, draws=FIT_DRAWS, seed=number)
-    assert observed.censored is not None
-    censored = int(observed.censored.sum())
     return replace(
         model,
-        fitted_to=f"{observed.there.size:,} observed places, {censored:,} censored values drawn "
+        fitted_to=f"{observed.there.size:,} observed places, {int(hidden.sum()):,} censored values drawn "
         f"{FIT_DRAWS} times",
         numbers="plugged in: values are censored",
     )
@@ -121,7 +130,7 @@ def quantiles_of(found: DrawnFields) -> Array:
     return np.asarray(quantiles)
 
 
-def _start(observed: Observations) -> Observations:
+def _independent(observed: Observations) -> Observations:
     """Draw censored values below their bounds as if all were independent of each other."""
     assert observed.censored is not None
     generator = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(CENSORED,)))

@@ -264,7 +264,7 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
         )
         text += f", in {searches} searches"
     else:
-        if size.hidden:  # fits follow draws, and draws fits
+        if size.hidden:  # fits follow draws, and draws fits, after a short one to the other values
             often *= ROUNDS
             sites = replace(sites, times=np.arange(FIT_DRAWS * sites.times.size))
         work = sites.work(table.kernel, deviating=noisy, workers=workers)
@@ -313,7 +313,7 @@ def _of_values(
         each = -(-size.hidden // size.times)
         draws = size.solves * work_of_draws(size.observed, each, fields=size.times)
         if prior.numbers is None:
-            draws += (ROUNDS - 1) * work_of_draws(size.observed, each, fields=size.times, draws=FIT_DRAWS)
+            draws += ROUNDS * work_of_draws(size.observed, each, fields=size.times, draws=FIT_DRAWS)
         mixtures = work_of_mixtures(size.predicted, fields=size.times)
         found.append((f"{counted(size.hidden, 'censored value')} are drawn {DRAWS} times", draws + mixtures))
     if prior.outliers == "robust" and prior.numbers is None:
