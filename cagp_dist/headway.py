@@ -1,5 +1,6 @@
 """How far a work is, and how long the rest of it takes by what was measured of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
@@ -26,3 +27,15 @@ class Headway:
         left = (self._last - began) * (1.0 - self.fraction) / (self.fraction - before)
         left -= monotonic() - self._last
         return left if left > 0.0 else None
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who is told now and then how far a work is, and is asked more often whether it may go on."""
+
+    say: Callable[[str], None]
+    check: Callable[[], None] = lambda: None  # raises where the work has to stop
+
+    def __call__(self, text: str) -> None:
+        """Say how far the work is."""
+        self.say(text)

@@ -42,13 +42,7 @@ def type_of(field: FieldInfo) -> str:
     kinds = [*_kinds(field.annotation), *(type(each) for each in field.examples or ())]
     names = [NAMES.get(kind, "table") for kind in kinds]
     said = field.description or ""
-    for word, name in (
-        (r"a list|arguments", "list"),
-        (r"a table|\{ ", "table"),
-        (r"^the name of|a command", "text"),
-    ):
-        if re.search(word, said):
-            names.append(name)
+    names += [name for name, word in SAID.items() if re.search(word, said)]
     if "number" in names:  # which an integer is, too
         names = [name for name in names if name != "integer"]
     return " or ".join(dict.fromkeys(names))

@@ -2,39 +2,41 @@
 
 import io
 import json
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
-START = subprocess.run
+from cagp_dist.fields.files import local_files
+
+IN_A_CHILD = local_files.ended_child
 
 
 @contextmanager
 def decoder_in_a_child() -> Iterator[None]:
     """Decode files in child processes again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess, "run", START)
+        patch.setattr(local_files, "ended_child", IN_A_CHILD)
         yield
 
 
 @contextmanager
 def decoder_here() -> Iterator[None]:
-    """Decode files in this process; `tests.fields.test_files` has the child, and what it costs."""
+    """Decode files in a thread of this process; `tests.fields.test_files` has the child and its costs."""
     from cagp_dist.fields.files import _decode
 
-    def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
-        if _decode.__name__ not in command:
-            return START(command, **settings)
-        job = json.loads(settings["input"])
-        del job["parent"]  # with which the child ends
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "stdin", io.StringIO(json.dumps(job)))
-            return subprocess.CompletedProcess(command, _decode.decode_command(), "", "")
+    def ended(
+        request: Mapping[str, object], time_limit_seconds: float, look: Callable[[], None]
+    ) -> tuple[int, str]:
+        with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as thread:
+            patch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
+            code = thread.submit(_decode.decode_command)
+            while not wait([code], timeout=0.01).done:
+                look()
+            return code.result(), ""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess, "run", run)
+        patch.setattr(local_files, "ended_child", ended)
         yield

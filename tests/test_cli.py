@@ -697,6 +697,19 @@ def test_a_terminal_sees_a_bar_with_the_time_left(terminal):
     assert "%" not in shown  # the lines of a log file are not for a terminal
 
 
+@pytest.mark.parametrize("fraction", [None, 0.5])
+def test_no_name_in_what_a_bar_of_the_display_says_is_markup_or_obeyed(terminal, fraction):
+    from cagp_dist.service.events import Event
+
+    display, _ = terminal
+    with display:
+        display(Event("Read", "start"))
+        display(Event("Read", "progress", "b[/red]\x1b[31m\n2026.nc", fraction))
+        display._bars.refresh()
+        shown = display._console.export_text()
+    assert r"b[/red]\x1b[31m 2026.nc" in shown
+
+
 def test_no_name_in_a_log_begins_a_line_or_is_obeyed_by_a_terminal(capsys):
     """Escapes of colours and titles, carriage returns, and lines as if the program had written them."""
     name = "a\x1b]0;title\x07b\r\x9b31m.nc\n2026-01-01T00:00:00Z ERROR: all is lost\u202e"

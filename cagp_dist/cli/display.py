@@ -126,9 +126,9 @@ class Display:
         self._console = Console(stderr=True)
         self._bars = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
-            TextColumn("{task.fields[text]}"),
+            TextColumn("{task.fields[text]}", markup=False),
             _TimeLeft(),
             console=self._console,
             transient=True,
@@ -162,12 +162,13 @@ class Display:
     def _advance(self, event: "Event") -> None:
         """Move the bar; a log file gets a line for each tenth of the work, and none if it is not known."""
         if event.fraction is None:
-            self._bars.update(self._bar, text=event.text)
+            self._bars.update(self._bar, text=in_one_line(event.text))
             return
         self._headway.report(event.fraction)
         fraction, left = self._headway.fraction, self._headway.seconds_left()
         ends = None if left is None else monotonic() + left
-        self._bars.update(self._bar, total=1.0, completed=fraction, text=event.text, ends=ends)
+        text = in_one_line(event.text)
+        self._bars.update(self._bar, total=1.0, completed=fraction, text=text, ends=ends)
         if self._bars.disable and event.text and int(10 * fraction) > self._tenths:
             self._tenths = int(10 * fraction)
             self._line(f"  {fraction:4.0%}  {event.text}", style="dim")

@@ -17,6 +17,7 @@ from cagp_dist.fields.backgrounds import BackgroundLike, ErrorLike
 from cagp_dist.fields.observed_objects import ObservedObject, Source
 from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.gram.targets import prior_variance
+from cagp_dist.headway import Listener
 from cagp_dist.kriging.areas import (
     MOST_NODES,
     ROWS,
@@ -438,7 +439,8 @@ class _Call:
         """Read observations and their mean; what takes long says how far it is."""
         about = without_secrets(observations, observations) if isinstance(observations, str) else ""
         with self.narrator.stage("read", about, hastens=False) as report:
-            return read(model, observations, y, progress=lambda text: report(None, text))
+            listener = Listener(lambda text: report(None, text), self.narrator.check)
+            return read(model, observations, y, progress=listener)
 
     def step(self, name: Step, do: Callable[[Execution], T], /, *, about: Callable[[T], str]) -> T:
         """Do a step of a task; what came of it is not said."""

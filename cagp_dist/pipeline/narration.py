@@ -92,6 +92,10 @@ class Narrator:
 
         yield report
 
+    def check(self) -> None:
+        """Raise `TimeLimitError` if the time is over."""
+        self._deadlines.check()
+
     def tell(self, plan: Plan) -> None:
         """Take down how the stage is worked on."""
         self._now.text = _text(plan)
@@ -109,7 +113,7 @@ class Narrator:
                     now.told = True
                     self._tell(now)
                 if bars is not None and bar is not None:
-                    bars.update(bar, description=self._state(), completed=now.headway.fraction)
+                    bars.update(bar, description=in_one_line(self._state()), completed=now.headway.fraction)
                 elif monotonic() - logged >= LOG_SECONDS:
                     logged = monotonic()
                     self._say(self._state(), level=logging.INFO)
@@ -133,7 +137,7 @@ class Narrator:
 
         return Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             console=Console(stderr=True),
             transient=True,
@@ -150,10 +154,11 @@ class Narrator:
 
     def _say(self, text: str, *, level: int) -> None:
         """Say it on the screen where somebody looks, else in the log."""
+        text = in_one_line(text)
         if on_screen():
             from rich.console import Console
 
-            Console(stderr=True).print(in_one_line(text), soft_wrap=True, highlight=False, markup=False)
+            Console(stderr=True).print(text, soft_wrap=True, highlight=False, markup=False)
         else:
             _log.log(level, text)
 

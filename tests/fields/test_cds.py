@@ -55,7 +55,7 @@ def no_key_in_any_log(caplog):
 def decode_here(monkeypatch):
     """Decode in this process: children are tested with the files, and each takes a second to start."""
 
-    def run(job, path, time_limit_seconds):
+    def run(job, path, time_limit_seconds, look):
         monkeypatch.setattr(_decode.sys, "stdin", io.StringIO(json.dumps(job)))
         if _decode.decode_command() != 0:
             files.raise_told(Path(job["folder"]), path)

@@ -5,6 +5,8 @@ import os
 import select
 import subprocess
 import sys
+import threading
+import time
 from types import SimpleNamespace
 
 import eccodes
@@ -14,12 +16,13 @@ import pytest
 import xarray as xr
 from xarray.backends import H5NetCDFStore
 
-from cagp_dist.errors import ConfigurationError, DataError, FullDiskError
+import cagp_dist as cagp
+from cagp_dist.errors import ConfigurationError, DataError, FullDiskError, TimeLimitError
 from cagp_dist.fields.canonical import canonical, observation_points
-from cagp_dist.fields.files import _decode, local_files
+from cagp_dist.fields.files import _decode, decoded_files, local_files
 from cagp_dist.fields.files import local_files as files
 from cagp_dist.fields.files.file_catalogue import FOLDER
-from cagp_dist.fields.files.local_files import file_times, open_file
+from cagp_dist.fields.files.local_files import file_times, open_file, run_child
 from cagp_dist.fields.files.sniff import FileKind, file_kind
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import open_source
@@ -100,10 +103,10 @@ def test_all_times_of_a_file_are_listed_whichever_are_asked_for(write, scratch, 
     days = ["2020-01-01", "2020-01-02"]
     paths = [write(grib([f"{day}T00:00", f"{day}T12:00"]), f"{day}.grib") for day in days]
     address = os.fspath(paths[0].parent / "*.grib")
-    for time in ("2020-01-01T12", "2020-01-01T00", "2020-01-02T12"):
-        field = open_file(address, Selection(times=[time]), scratch=scratch)
-        assert field.time.values.tolist() == [np.datetime64(time, "ns").astype(int)]
-        held = paths[0] if time.startswith(days[0]) else paths[1]
+    for moment in ("2020-01-01T12", "2020-01-01T00", "2020-01-02T12"):
+        field = open_file(address, Selection(times=[moment]), scratch=scratch)
+        assert field.time.values.tolist() == [np.datetime64(moment, "ns").astype(int)]
+        held = paths[0] if moment.startswith(days[0]) else paths[1]
         assert field.attrs["source_sha256"] == hashlib.sha256(held.read_bytes()).hexdigest()
     assert file_times(address, scratch=scratch).size == 4
     with monkeypatch.context() as patch:
@@ -257,6 +260,56 @@ def test_a_decoder_that_dies_or_hangs_costs_one_error(
     with pytest.raises(DataError, match=f"{path} {message}"):
         open_file(path, scratch=scratch)
     assert list(scratch.iterdir()) == []
+
+
+@in_a_child
+@pytest.mark.parametrize("listed", [False, True])
+def test_reading_ends_at_the_time_limit_of_a_call_and_leaves_nothing_behind(
+    write, tmp_path, monkeypatch, caplog, listed
+):
+    """In a call that decodes one file, or first lists the times of several."""
+    decoder, pid = tmp_path / "decoder", tmp_path / "pid"
+    decoder.write_text(f"#!/bin/sh\necho $$ > {pid}\nexec sleep 30\n")
+    decoder.chmod(0o755)
+    monkeypatch.setattr(files.sys, "executable", os.fspath(decoder))
+    paths = [write(netcdf3(raw_dataset()), f"{number}.nc") for number in range(2)]
+    source, where = (
+        (f"file:{tmp_path}/*.nc", {"times": "2020-01-01T12"}) if listed else (f"file:{paths[0]}", {})
+    )
+    threads, began = set(threading.enumerate()), time.monotonic()
+    with pytest.raises(TimeLimitError) as refusal:
+        cagp.krige(source, to=5.0, where=where, time_limit_seconds=1.0, lengthscale=0.1, variance=1.0)
+    assert 1.0 <= time.monotonic() - began < 3.0
+    assert refusal.value.key == "time-limit"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+    assert set(threading.enumerate()) <= threads
+    assert not caplog.records  # a word every ten seconds, and no more
+
+
+@in_a_child
+def test_an_interrupt_ends_the_child_process(tmp_path, monkeypatch):
+    decoder, pid = tmp_path / "decoder", tmp_path / "pid"
+    decoder.write_text(f"#!/bin/sh\necho $$ > {pid}\nexec sleep 30\n")
+    decoder.chmod(0o755)
+    monkeypatch.setattr(files.sys, "executable", os.fspath(decoder))
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_child({"folder": os.fspath(tmp_path)}, "it", 60.0, interrupted)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+@in_a_child
+def test_a_request_that_no_pipe_holds_comes_to_the_child_process(tmp_path):
+    """Its first byte is read long after the first look at the child process."""
+    paths = [os.fspath(tmp_path / f"{number:0100}.nc") for number in range(2000)]
+    request = {"paths": paths, "folder": os.fspath(tmp_path), "selection": {}, "limits": [9] * len(paths)}
+    run_child(request, "it", 60.0)
+    assert len(decoded_files.saved_listings(tmp_path)) == len(paths)
 
 
 JOB_THAT_IS_KILLED = """

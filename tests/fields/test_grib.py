@@ -1,5 +1,6 @@
 """Messages of GRIB: which make a field, what tells others apart, and where their values lie."""
 
+import threading
 import time
 
 import eccodes
@@ -198,18 +199,25 @@ def test_reading_that_takes_long_says_which_message_it_is_at(tmp_path, monkeypat
     assert f"reading {path} ({bytes_text(path.stat().st_size)}): 5 of 5 messages decoded" in said
 
 
-def test_files_that_are_read_are_counted_and_a_listener_that_fails_ends_nothing(tmp_path, monkeypatch):
+def test_files_that_are_read_are_counted_and_what_a_listener_raises_ends_the_reading(tmp_path, monkeypatch):
     paths = []
     for number, when in enumerate((NOON, EVENING)):
         paths.append(tmp_path / f"{number}.grib2")
         paths[-1].write_bytes(message(when=when))
-    written = []
-    monkeypatch.setattr(decoded_files, "save_headway", lambda text, folder: written.append(text))
+    written, heard = [], threading.Event()
+
+    def saved(text, folder):
+        written.append(text)
+        heard.wait(5.0)
+
+    monkeypatch.setattr(decoded_files, "save_headway", saved)
     monkeypatch.setattr(local_files, "SAID_SECONDS", 0.001)
 
     def fails(text):
+        heard.set()
         raise OSError("nobody listens")
 
-    assert open_file(tmp_path / "*.grib2", scratch=tmp_path, progress=fails).sizes["time"] == 2
+    with pytest.raises(OSError, match="nobody listens"):
+        open_file(tmp_path / "*.grib2", scratch=tmp_path, progress=fails)
     assert written[0] == "file 1 of 2"
     assert written[-1] == "file 2 of 2, 1 of 1 message decoded"

@@ -3,9 +3,11 @@
 import logging
 import time
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, DataError, TimeLimitError
@@ -118,3 +120,30 @@ def test_reading_says_what_is_read_and_nothing_that_would_not_make_it_faster(
     first, second = caplog.messages[:2]
     assert first == "read: file:field.grib"
     assert second.startswith("read: reading field.grib (3 GiB): 12 of 60 messages decoded, ")
+
+
+HOSTILE = "b[/red]\x1b[31m\r\n2026-01-01 ERROR: all is lost.nc"
+
+
+@pytest.mark.parametrize("screen", [True, False])
+def test_no_name_of_a_file_is_markup_or_obeyed_by_a_terminal(
+    screen: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = StringIO()
+    console = Console(file=shown, force_terminal=True, no_color=True, width=200)
+    monkeypatch.setattr("rich.console.Console", lambda stderr: console)
+    monkeypatch.setattr(narration, "on_screen", lambda: screen)
+    monkeypatch.setattr(narration, "QUICK_SECONDS", 0.01)
+    monkeypatch.setattr(narration, "LOG_SECONDS", 0.01)
+    caplog.set_level(logging.INFO, logger="cagp_dist")
+    written = r"b[/red]\x1b[31m 2026-01-01 ERROR: all is lost.nc"
+    with Narrator(shown=True) as narrator, narrator.stage("read", HOSTILE) as report:
+        report(None, f"reading {HOSTILE}")
+        deadline = time.monotonic() + 5.0
+        while f"reading {written}" not in shown.getvalue() + caplog.text and time.monotonic() < deadline:
+            time.sleep(0.01)
+    said = shown.getvalue() if screen else "".join(caplog.messages)
+    assert f"read: {written}" in said  # of the stage, and of how far it is
+    assert f"read: reading {written}" in said
+    assert "\x1b[31m" not in said
+    assert not any(line.startswith("2026-01-01") for line in said.splitlines())

@@ -23,6 +23,7 @@ from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.space.systems import written_system
 from cagp_dist.variables import variable_of
 
+REQUEST = "request.json"  # what is asked for
 LISTED = "listed.jsonl"  # what each file has, a line each, where times alone are asked for
 HELD, NAMES = "held.npy", "names.json"  # all times of the variable, and the names of other fields
 HEADWAY = "headway.txt"  # how far it is, a line

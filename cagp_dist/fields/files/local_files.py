@@ -10,12 +10,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 import xarray as xr
@@ -43,6 +43,7 @@ from cagp_dist.fields.gridded import explain_absent
 from cagp_dist.fields.points import Points, joined_points
 from cagp_dist.fields.selection import EVERYTHING, Selection, parse_times, time_positions
 from cagp_dist.fields.stations import field_of_points
+from cagp_dist.headway import Listener
 from cagp_dist.memory import available_bytes
 from cagp_dist.store.durable_files import full_disk, is_full
 from cagp_dist.text import bytes_text, counted
@@ -52,6 +53,7 @@ logger = logging.getLogger(__name__)
 DECODE_SECONDS = 600.0  # of a child process for a file; a year of hourly global GRIB takes 300 s
 SEPARATOR = ";"  # between the paths of a list; a file whose own name holds it is taken as it is
 BATCH_FILES = 32  # files that one child process decodes; it takes a second to start
+POLL_SECONDS = 0.5  # from one look at a child process to the next
 SAID_SECONDS = 10.0  # from one word on how far reading is to the next; what takes less says nothing
 
 LIST_SECONDS = 120  # in which the times of a file are listed, and one more for each so many bytes of it
@@ -82,14 +84,16 @@ def open_file(
 ) -> xr.Dataset:
     """Decode the selected part of a field, in one file or several, into canonical form in a child process.
 
-    ``progress`` is told every ten seconds how far it is; by default the log is.
+    ``progress`` is told every ten seconds how far it is; by default the log is. What it raises ends the child
+    process and is raised here.
     """
+    listener = progress if isinstance(progress, Listener) else Listener(progress or logger.info)
     found, wanted = files_at(address, scratch=scratch), selection.times
     paths = list(found)
     if wanted is not None and len(paths) > 1:
-        paths = _holding(found, parse_times(wanted), scratch, selection, address)
+        paths = _holding(found, parse_times(wanted), scratch, selection, address, listener)
     try:
-        parts, available = _decode(paths, scratch, selection, progress or logger.info)
+        parts, available = _decode(paths, scratch, selection, listener)
         if wanted is not None:
             _check_times(available, wanted, address)
         field = _joined(parts, selection, os.fspath(address))
@@ -185,12 +189,13 @@ def _holding(
     scratch: Path,
     selection: Selection,
     address: str | os.PathLike[str],
+    listener: Listener,
 ) -> list[Path]:
     """Those of the files that have wanted times, which are all there; others may be damaged.
 
     A file without times stands for the time that is wanted where no other one has times.
     """
-    listed = _listed(files, scratch, selection)
+    listed = _listed(files, scratch, selection, listener.check)
     bad = _faults(listed)
     for path, error in bad.items():
         left_out(path, error)
@@ -230,7 +235,12 @@ def left_out(path: str, error: FileError) -> None:
         logger.warning("a file is left out: %s", said)
 
 
-def _listed(files: Mapping[Path, Version], scratch: Path, selection: Selection) -> list[Listed]:
+def _listed(
+    files: Mapping[Path, Version],
+    scratch: Path,
+    selection: Selection,
+    look: Callable[[], None] = lambda: None,
+) -> list[Listed]:
     """List the times of files, each once."""
     # what changes nothing of the times: they are looked up once for all of it
     everything = replace(
@@ -239,13 +249,15 @@ def _listed(files: Mapping[Path, Version], scratch: Path, selection: Selection) 
 
     def read(unknown: Sequence[Path]) -> list[Listing]:
         began = time.monotonic()
-        found = _listings(unknown, scratch, everything)
+        found = _listings(unknown, scratch, everything, look)
         return _told_of_those_on_their_way(found, {path: files[path] for path in unknown}, began)
 
     return times_listed(files, scratch=scratch, selection=everything, read=read)
 
 
-def _listings(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[Listing]:
+def _listings(
+    paths: Sequence[Path], scratch: Path, selection: Selection, look: Callable[[], None]
+) -> list[Listing]:
     """List the times of files in child processes; one that ends early ends with the file that it was at."""
     found: dict[Path, Listing] = {}
     for path in paths:
@@ -261,7 +273,7 @@ def _listings(paths: Sequence[Path], scratch: Path, selection: Selection) -> lis
             request = {**_request(part, folder, selection), "limits": limits}
             failed: DataError | None = None
             try:
-                run_child(request, "it", float(sum(limits)) + DECODE_SECONDS)
+                run_child(request, "it", float(sum(limits)) + DECODE_SECONDS, look)
             except DataError as error:
                 failed = error
             listed = decoded_files.saved_listings(Path(folder))
@@ -430,7 +442,7 @@ def check_file(path: Path) -> None:
 
 
 def _decode(
-    paths: Sequence[Path], scratch: Path, selection: Selection, report: Callable[[str], None]
+    paths: Sequence[Path], scratch: Path, selection: Selection, listener: Listener
 ) -> tuple[list[xr.Dataset | Points], Times]:
     """Fields or points of files, by batches, and all their times; files without the variable are left out."""
     parts: list[xr.Dataset | Points] = []
@@ -439,7 +451,7 @@ def _decode(
     for start in range(0, len(paths), BATCH_FILES):
         batch = paths[start : start + BATCH_FILES]
         before = f"{start:,} of {len(paths):,} files are read; " * (start > 0)
-        with _decoder(batch, scratch, selection, _behind(before, report)) as folder:
+        with _decoder(batch, scratch, selection, _behind(before, listener)) as folder:
             held.append(np.load(folder / decoded_files.HELD, allow_pickle=False))
             names |= dict.fromkeys(json.loads((folder / decoded_files.NAMES).read_text()))
             found = decoded_files.saved_field(folder), decoded_files.saved_points(folder)
@@ -453,7 +465,7 @@ def _decode(
 
 @contextmanager
 def _decoder(
-    paths: Sequence[Path], scratch: Path, selection: Selection, report: Callable[[str], None]
+    paths: Sequence[Path], scratch: Path, selection: Selection, listener: Listener
 ) -> Iterator[Path]:
     """Have files decoded by a child process, and give the folder of what it found."""
     for path in paths:
@@ -461,34 +473,29 @@ def _decoder(
     what = f"{paths[0]} and {len(paths) - 1} others" if len(paths) > 1 else str(paths[0])
     size = bytes_text(sum(path.stat().st_size for path in paths))
     with scratch_folder(scratch) as name:
-        with _told_meanwhile(Path(name), f"reading {what} ({size})", report):
-            run_child(_request(paths, name, selection), what, DECODE_SECONDS * len(paths))
+        look = _looks(Path(name), f"reading {what} ({size})", listener)
+        run_child(_request(paths, name, selection), what, DECODE_SECONDS * len(paths), look)
         yield Path(name)
 
 
-def _behind(before: str, report: Callable[[str], None]) -> Callable[[str], None]:
-    """Give what reports a text behind another."""
-    return lambda text: report(f"{before}{text}")
+def _behind(before: str, listener: Listener) -> Listener:
+    """Give who is told a text behind another."""
+    return replace(listener, say=lambda text: listener(f"{before}{text}"))
 
 
-@contextmanager
-def _told_meanwhile(folder: Path, what: str, report: Callable[[str], None]) -> Iterator[None]:
-    """Say how far a child process is while it works, by what it writes into its folder."""
-    ended = threading.Event()
+def _looks(folder: Path, what: str, listener: Listener) -> Callable[[], None]:
+    """Give what asks whether reading may go on, and says every ten seconds how far a child process is."""
+    told = time.monotonic()
 
-    def watch() -> None:
-        while not ended.wait(SAID_SECONDS):
+    def look() -> None:
+        nonlocal told
+        listener.check()
+        if time.monotonic() - told >= SAID_SECONDS:
+            told = time.monotonic()
             said = decoded_files.saved_headway(folder)
-            with suppress(Exception):  # who listens stops the work where it says so next
-                report(f"{what}: {said}" if said else what)
+            listener(f"{what}: {said}" if said else what)
 
-    watcher = threading.Thread(target=watch, name="cagp-reading", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
+    return look
 
 
 def _request(paths: Sequence[Path], folder: str, selection: Selection) -> dict[str, object]:
@@ -531,39 +538,79 @@ def cannot_write(folder: Path, error: OSError) -> ConfigurationError | FullDiskE
     )
 
 
-def run_child(request: Mapping[str, object], what: str, time_limit_seconds: float) -> None:
-    """Decode in a child process; what goes wrong there is raised here, naming ``what``."""
-    package = os.fspath(Path(cagp_dist.__file__).parents[1])
-    environment = {key: value for key, value in os.environ.items() if key not in _SECRETS}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+def run_child(
+    request: Mapping[str, object],
+    what: str,
+    time_limit_seconds: float,
+    look: Callable[[], None] = lambda: None,
+) -> None:
+    """Decode in a child process; what goes wrong there is raised here, naming ``what``.
+
+    ``look`` is called twice a second; what it raises ends the child process.
+    """
+    folder = Path(str(request["folder"]))
     try:
-        child = subprocess.run(
-            [sys.executable, "-P", "-m", "cagp_dist.fields.files._decode", str(available_bytes())],
-            input=json.dumps({**request, "parent": os.getpid()}),
-            env=environment,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=time_limit_seconds,
-            check=False,
-        )
+        code, message = ended_child(request, time_limit_seconds, look)
     except subprocess.TimeoutExpired as error:
         raise _too_slow(what, f"{time_limit_seconds:g} s") from error
-    if child.returncode == 0:
+    if code == 0:
         return
-    if child.returncode == decoded_files.DISK_IS_FULL:
-        raise full_disk(Path(str(request["folder"])))
-    raise_told(Path(str(request["folder"])), what)
-    code = child.returncode
+    if code == decoded_files.DISK_IS_FULL:
+        raise full_disk(folder)
+    raise_told(folder, what)
     if code == -signal.SIGALRM:
         raise _too_slow(what, "its size allows")
     ending = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
-    said = next((line.strip() for line in reversed(child.stderr.splitlines()) if line.strip()), "nothing")
+    said = next((line.strip() for line in reversed(message.splitlines()) if line.strip()), "nothing")
     raise DataError(
         f"the decoder of {what} {ending}. The file is damaged or does not fit into memory; fetch it again "
         f"or select less. Its message: {said}",
         key="damaged",
     )
+
+
+def ended_child(
+    request: Mapping[str, object], time_limit_seconds: float, look: Callable[[], None]
+) -> tuple[int, str]:
+    """Run a child process to its end: its exit code, and what it wrote as errors."""
+    package = os.fspath(Path(cagp_dist.__file__).parents[1])
+    environment = {key: value for key, value in os.environ.items() if key not in _SECRETS}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-P", "-m", "cagp_dist.fields.files._decode", str(available_bytes())]
+    until = time.monotonic() + time_limit_seconds
+    with (
+        _as_input({**request, "parent": os.getpid()}, Path(str(request["folder"]))) as asked,
+        subprocess.Popen(
+            command,
+            stdin=asked,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+            errors="replace",
+        ) as child,
+    ):
+        try:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    _, message = child.communicate(timeout=POLL_SECONDS)
+                    return child.returncode, message
+                look()
+                if time.monotonic() >= until:
+                    raise subprocess.TimeoutExpired(command, time_limit_seconds)
+        except BaseException:  # also of Ctrl-C
+            child.kill()
+            raise
+
+
+def _as_input(request: Mapping[str, object], folder: Path) -> TextIO:
+    """Write a request into a file: a pipe may be full before its reader has started."""
+    path = folder / decoded_files.REQUEST
+    try:
+        path.write_text(json.dumps(request), encoding="utf-8")
+        return path.open(encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def _too_slow(what: str, limit: str) -> DataError:
