@@ -113,7 +113,7 @@ NUMERICAL_VERSIONS = (
     NumericalVersion(
         "0.21.0",
         "2026-11-30",
-        "Fits beside many zeros or limits begin with draws by a fit to the other values; noise was too large.",
+        "Fits beside many zeros or limits begin with draws by a fit to other values; noise was too large.",
     ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a

@@ -435,7 +435,7 @@ def test_of_a_month_the_hours_that_are_asked_for_are_decoded(write, scratch, tmp
         return get_array(handle, key, *arguments, **settings)
 
     monkeypatch.setattr(eccodes, "codes_get_array", counted)
-    job = {"paths": [str(month)], "folder": str(tmp_path), "selection": {"times": hours}}
+    job = {"paths": [str(month)], "folder": str(tmp_path), "selection": Selection(times=hours)}
     _decode._decode(job, tmp_path)
     np.testing.assert_array_equal(np.load(tmp_path / "values.npy"), field.t2m.values)
     assert unpacked == 24 * [20190305]
