@@ -63,7 +63,8 @@ def test_quantiles_invert_the_distribution_function(distribution: Predictive) ->
     assert bool(np.all(np.diff(quantiles, axis=0) > 0.0))
     for level, values in zip(levels, quantiles, strict=True):
         np.testing.assert_allclose(distribution.cdf(values), level, rtol=1e-6)
-        np.testing.assert_array_equal(distribution.quantile(level), values)
+        # exponentials of one value and of a vector may differ in the last digit
+        np.testing.assert_allclose(distribution.quantile(level), values, rtol=1e-12, atol=1e-13)
     lower, upper = distribution.interval(0.8)
     np.testing.assert_allclose(distribution.cdf(upper) - distribution.cdf(lower), 0.8, rtol=1e-9)
 

@@ -61,7 +61,7 @@ def test_a_file_is_the_same_whichever_others_are_written(folder, tmp_path):
 def test_every_script_is_short_and_complete():
     cells = re.findall(r"```\{code-cell\} ipython3\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     scripts = [cell for cell in cells if "remove-cell" not in cell and "import cagp_dist" in cell]
-    assert len(scripts) == 10
+    assert len(scripts) == 11
     for script in scripts:
         longest = 16 if "krige_store" in script else 6  # with the sample that its prior is fitted to
         assert len([line for line in script.splitlines() if line.strip()]) <= longest, script
