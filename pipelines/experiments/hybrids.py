@@ -201,7 +201,7 @@ def draw(path: Path, found: Sequence[Row]) -> None:
         for axes in panels[:, 0]:
             axes.set_ylabel("exact standard deviations")
         figure.legend(
-            *panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False
+            *panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False
         )
 
 
