@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cagp_dist.fields.observed_objects import Source
 
 SAME_PLACE = 1e-6  # of the radius of the Earth, 6 m, or of the largest coordinate of a plane, as of float32
-NEAR = 0.01  # of the distance from the next place of the result, where that is less
+NEAR = 0.1  # of the distance from the next place of the result, where that is less
 ONE_PLACE = 1e-9  # as `SAME_PLACE`, of places of a result that are one, as rounding leaves them
 
 
@@ -56,6 +56,7 @@ def _fields(observed: ObservedObject, dataset: xr.Dataset, mean: xr.DataArray, o
     when = None if clock is None or own is None else clock.moments()
     fields = mean.sizes[others[0]] if others else 1
     times_differ = np.zeros(times.size, dtype=bool)
+    several = points.in_time and np.unique(times).size > 1
     if clock is not None and own is not None and when is not None and clock.axis.dims in ((), (*others,)):
         found = _positions(when.reshape(-1), own)
         if when.size == fields:
@@ -64,12 +65,12 @@ def _fields(observed: ObservedObject, dataset: xr.Dataset, mean: xr.DataArray, o
     held = observed.coordinates.get(str(observed.dimension))
     if observed.dimension in others and held is not None and observed.dimension in mean.coords:
         found = _positions(mean[observed.dimension].values, held.values)
-    elif points.fields == fields and (fields == 1 or observed.dimension in others):
-        found = np.arange(fields)
+    elif points.fields == fields and not several and (fields == 1 or observed.dimension in others):
+        found = np.arange(fields) if not points.in_time else np.zeros(times.size, dtype=np.intp)
     elif fields == 1:
         raise ArgumentError(
-            f"the true values are {points.fields:,} fields and the result is one, and they do not both say "
-            "their time; expected one field.",
+            "the true values are of several times and the result is one field, and they do not both say "
+            "their time; expected one time.",
             key="several-fields",
         )
     else:
@@ -121,7 +122,7 @@ def _depths(
     size, n = levels * where.nowhere.size, observed.points.north.size
     given, own, units = dataset.coords.get(DEPTH), *_depths_of_truth(observed, truth, dataset)
     depths: Array | None = None
-    if given is not None and (given.size == 1 or given.dims == (DEPTH,)):
+    if given is not None and (given.size == 1 or (given.dims == (DEPTH,) and given.size == levels)):
         depths = np.repeat(np.asarray(given.values, dtype=np.float64).reshape(-1), size // given.size)
     elif given is not None and given.dims == where.dims and given.attrs.get("axis") == "Z":
         depths = np.asarray(given.values, dtype=np.float64).reshape(-1)  # else it is that of the sea floor

@@ -97,7 +97,7 @@ def _scored(stated: ResultDistribution, rank: Indices, values: Array) -> tuple[P
                 f"{beyond:,} of {values.size:,} true values, such as {values[~np.isfinite(z)][0]:g}, are not "
                 f"above {float(transform.inverse(-np.inf)):g}, and the result is of {transform.text}, by "
                 "which such values have no density; expected values above. Leave these out, or fit a "
-                "transform that has them, such as log1p.",
+                "transform that has them, such as asinh.",
                 key="truth-beyond-transform",
             )
         return point_scores(

@@ -38,10 +38,9 @@ _ENDS = re.compile(
     r".*_(kelvin|celsius|fahrenheit|deg_?c|deg_?f|h?pa|kpa|mbar|mm|cm|kmh|kph|mph|kts?|knots?)",
     re.IGNORECASE,
 )
-_SAYS = re.compile(
-    rf"(?i:{_OF_TEMPERATURE})_([KCF])|.*(?<!\d)_((?i:kelvin|celsius|fahrenheit|deg_?c|deg_?f|hpa|mbar|mm|cm))"
-)
-"""Ends of names that can be nothing but a unit, and not that of a depth, level or threshold before them.
+_OF_MANY = r"(?i:kelvin|celsius|fahrenheit|deg_?c|deg_?f|hpa|mbar|mm|cm)"
+_SAYS = re.compile(rf"(?i:{_OF_TEMPERATURE})_([KCF])|(?!.*_\d+_{_OF_MANY}$).*_({_OF_MANY})")
+"""Ends of names that can be nothing but a unit, and not that of a depth, level or threshold before it.
 
 Others are taken for one where units are asked for.
 """

@@ -192,6 +192,7 @@ def test_a_unit_at_the_end_of_a_name_is_stated():
         ("temp_anomaly_degC", 1.0, ""), ("log_rain_mm", 1.0, ""), ("t2m_degC (K)", 284.0, "K"),
         ("soil_moisture_10_cm", 0.3, ""), ("t_850_hPa", 284.0, ""), ("days_over_10_mm", 3.0, ""),
         ("n_days_tmax_gt_30_degC", 3.0, ""),  # a depth, a level, thresholds
+        ("t2_degC", 11.0, "degC"), ("rr24_mm", 3.0, "mm"), ("temp_1_air_degC", 11.0, "degC"),
     ],
 )  # fmt: skip
 def test_a_unit_that_a_name_ends_in_is_that_of_the_result_where_it_can_be_nothing_else(name, value, units):

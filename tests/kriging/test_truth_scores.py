@@ -151,6 +151,23 @@ def test_places_of_a_fine_grid_far_from_the_origin_are_told_apart():
     np.testing.assert_array_equal(scores_["observed"], [3.0, 5.0])
 
 
+def test_places_of_a_fine_grid_in_single_precision_are_those_of_the_result(measured):
+    grid = {"latitude": 49.0 + np.arange(12) / 3600.0, "longitude": 120.3 + np.arange(12) / 3600.0}
+    east = measured[:40].drop(columns="time").assign(lon=measured["lon"] + 118.0)
+    found = cagp.krige(east, to=xr.Dataset(coords=grid), **NUMBERS)
+    single = {name: found[name].astype(np.float32) for name in grid}
+    assert found.cagp.score(found["mean"].assign_coords(single)).attrs["compared"] == 144
+
+
+def test_values_of_several_times_are_no_truth_of_one_field_without_a_date(measured):
+    timed = {"kernel": cagp.SpaceTime(cagp.Matern32(0.05, 4.0), cagp.Matern12(20.0)), "noise_std": 0.3}
+    model = cagp.Kriging(at="observed", progress=False, **timed).fit(measured)
+    one = model.predict(measured[:10].drop(columns="time")).isel(time=0, drop=True)
+    with pytest.raises(ArgumentError) as refused:
+        one.cagp.score(model)
+    assert refused.value.key == "several-fields"
+
+
 @pytest.mark.parametrize("settings", [{"hyperparameters": "integrate"}, {"transform": "log"}])
 def test_distributions_that_are_known_by_quantiles_are_scored_within_these(truth, measured, settings):
     table = measured[:40].drop(columns="time")
