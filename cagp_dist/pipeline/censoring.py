@@ -6,6 +6,7 @@ the same places, and all fields share one solve. What is predicted is the mixtur
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from cagp_dist.errors import CagpError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.neighbourhoods import nearest_points
 from cagp_dist.kernels import point_columns
+from cagp_dist.likelihood.fit_result import FitStatus
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DrawnFields, DriftCoefficients, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -24,7 +26,7 @@ from cagp_dist.prior import Prior
 
 DRAWS = 64  # of a map: the standard error of a probability is then a sixteenth at most
 
-FIT_DRAWS, ROUNDS = 8, 5  # of a fit, which follows the draws and is followed by them
+FIT_DRAWS, ROUNDS = 8, 3  # of a fit, which follows the draws and is followed by them
 
 # Rounds through all censored values of a draw; from a near start twenty are enough where the noise is
 # a hundredth of the variance of the field
@@ -69,15 +71,16 @@ def fit_with_draws(observed: Observations, way: Callable[[Observations], FittedM
     """Fit to draws of the censored values, draw them by that fit, and so on (stochastic EM).
 
     The first draws are by a fit to the other values alone: it finds the noise, where draws that are
-    independent of each other would be noise, of which a few rounds take away little.
+    independent of each other would be noise, of which a few rounds take away little. They are independent
+    where that fit finds no lengthscale: rounds that begin at a bound end there.
     """
     hidden = observed.censored
     assert hidden is not None
-    try:
+    filled = _independent(observed)
+    with suppress(CagpError):  # the other values are too few, or all alike
         first = way(replace(observed, values=np.where(hidden, np.nan, observed.values), censored=None))
-        filled = drawn(observed, first, draws=FIT_DRAWS, seed=ROUNDS)
-    except CagpError:  # these are too few, or all alike
-        filled = _independent(observed)
+        if first.result is None or first.result.status is not FitStatus.AT_BOUND:
+            filled = drawn(observed, first, draws=FIT_DRAWS, seed=ROUNDS)
     for number in range(ROUNDS):
         model = way(filled)
         if number < ROUNDS - 1:

@@ -56,7 +56,7 @@ def test_a_map_is_the_mixture_of_maps_of_the_draws(model):
 
 
 def test_noise_that_is_fitted_beside_many_zeros_is_that_of_the_field():
-    """Over three fields 0.92; 1.28 where the first draws were independent. One varies by some 0.12."""
+    """Over three fields 0.89; 1.51 where the first draws were independent. One varies by some 0.12."""
     found = []
     for seed in (0, 1, 4):
         rng = np.random.default_rng(seed)
@@ -106,8 +106,7 @@ def test_draws_and_scores_of_rain_are_never_below_zero(model):
 
 
 def test_numbers_are_fitted_with_the_draws():
-    held = {"kernel": "matern32", "lengthscale_km": 510.0}  # which 26 values above zero do not tell
-    found = cagp.krige(RAIN, to=TO, transform="box-cox", progress=False, **held)
+    found = cagp.krige(RAIN, to=TO, transform="box-cox", kernel="matern32", progress=False)
     assert 0.3 < eval_power(found.attrs["transform_object"]) < 0.8  # it was 0.5
     assert "censored" in found.attrs["hyperparameters"]
     assert "drawn 8 times" in found.attrs["fitted_to"]
