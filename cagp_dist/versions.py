@@ -115,6 +115,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-30",
         "Fits beside many zeros or limits begin with draws by a fit to other values; noise was too large.",
     ),
+    NumericalVersion(
+        "0.22.0",
+        "2026-11-30",
+        "Parameters beside zeros or limits are integrated over for few places; standard errors count once.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

@@ -537,15 +537,12 @@ def check_censored(model: "Kriging", observed: ObservedObject) -> None:
             "such fields out.",
             key="all-censored",
         )
-    refused = {
-        f"recalibration={model.recalibration!r}": model.recalibration != "none",
-        f"hyperparameters={model.hyperparameters!r}": model.hyperparameters in ("integrate", "integrated"),
-    }
-    if said := [name for name, there in refused.items() if there]:
+    if model.recalibration != "none":
         raise ArgumentError(
             f"transform is {model.transform!r}, values are zero or limits of detection, which are censored, "
-            f"and {' and '.join(said)} was given, which do not go together yet; leave one out, or take a "
-            "transform in which zeros are values, such as transform=cagp.BoxCox(0.5, shift=0.1).",
+            f"and recalibration={model.recalibration!r} was given, which do not go together yet; leave one "
+            "out, or take a transform in which zeros are values, such as "
+            "transform=cagp.BoxCox(0.5, shift=0.1).",
             key="zeros-with-others",
         )
 

@@ -88,7 +88,6 @@ from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.means import StaticField, WithCovariates
 from cagp_dist.pipeline import AnisotropyLike, Hyperparameters, Resources, Solver
 from cagp_dist.pipeline.background import Background, weighted
-from cagp_dist.pipeline.censoring import drawn
 from cagp_dist.pipeline.cross_validation import check_recalibration, cross_validate, usual_recalibration
 from cagp_dist.pipeline.defaults import HOUR_SECONDS, KERNEL, MOST_SAMPLED, NUGGET, RECALIBRATION, UNINFORMED
 from cagp_dist.pipeline.field_solves import Execution
@@ -820,7 +819,7 @@ class Kriging:
                 moments = [shaped(each, observed, targets) for each in exact]
             if (fields := solved.solution.drawn) is not None:
                 noise = solved.usual_noise
-                both = (moments_of_draws(fields, self.transform_, each) for each in (0.0, noise))
+                both = (moments_of_draws(fields, self.transform_, each) for each in (None, noise))
                 of_draws = [OfDraws(*(shaped(each, observed, targets) for each in own)) for own in both]
             result = in_units_of_data(result, self.transform_, moments=moments, of_draws=of_draws)
             likely = result["quantile"].sel({QUANTILE_LEVEL: 0.95})
@@ -868,7 +867,7 @@ class Kriging:
 
     def _drawn(self, targets: MapTargets, call: _Call, *, size: int, seed: int) -> Draws:
         """Draw fields (size, T, q) at targets, in the unit of the data."""
-        observed, learned = self._fitted()
+        observed, _ = self._fitted()
         if self.recalibration != "none":
             raise ArgumentError(
                 f"recalibration is {self.recalibration!r}, whose distributions do not say how errors at "
@@ -881,23 +880,16 @@ class Kriging:
                 "causal is True, but samples are jointly distributed at all times; expected causal=False.",
                 key="samples-causal",
             )
-        points = observed.points
-        hides = points.censored is not None
-        if hides:  # for each draw of the field its own of the censored values
-            points = drawn(points, learned, draws=size, seed=seed)
         draws = draw_fields(
-            points,
+            observed.points,
             self._learned_at(targets),
             wanted_of(targets, observed, shared=False),
             self.solver,
             call.resources,
-            size=1 if hides else size,
+            size=size,
             seed=seed,
             narrator=call.narrator,
         )
-        if hides:
-            of_fields = draws.values.reshape(observed.points.fields, size, -1)
-            draws = draws._replace(values=of_fields.swapaxes(0, 1))
         if self.transform_ is not None:
             draws = draws._replace(values=self.transform_.inverse(draws.values))
         return draws
@@ -1208,7 +1200,7 @@ class Kriging:
 
     def _learned_at(self, targets: MapTargets) -> FittedModel:
         """Give what was learned, with what targets say of the columns of its mean."""
-        return replace(self._learned, mean=mean_at_targets(self._learned.mean, targets))
+        return self._learned.with_mean(mean_at_targets(self._learned.mean, targets))
 
 
 def _warn_of_nodes(nodes: int, change: float, share: float) -> None:

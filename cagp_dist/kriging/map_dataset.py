@@ -325,10 +325,10 @@ def attributes(
         "fit_status": "given" if result is None else result.status.value,
         "hyperparameters": learned.numbers,
     }
-    if learned.integrated is not None:
-        said |= {
-            f"{name}_interval": ends for name, ends in learned.integrated.quantiles(INTERVAL).items()
-        } | {"intervals_level": 1.0 - 2.0 * INTERVAL[0]}
+    if learned.averages:
+        said |= {f"{name}_interval": ends for name, ends in learned.intervals.items()} | {
+            "intervals_level": 1.0 - 2.0 * INTERVAL[0]
+        }
     estimated = learned.mean.estimated if isinstance(learned.mean, Background) else learned.mean
     trend = estimated.trend if isinstance(estimated, WithCovariates) else estimated
     if isinstance(trend, RegionalLinear):

@@ -92,9 +92,9 @@ def _all_errors(observed: ObservedObject, learned: FittedModel) -> str:
 
 def _intervals(observed: ObservedObject, learned: FittedModel) -> Iterator[str]:
     """Write between which ends numbers lie that are integrated over; lengthscales on the ground in km."""
-    if learned.integrated is not None:
+    if learned.averages:
         space, said = observed.space, []
-        for name, ends in learned.integrated.quantiles(INTERVAL).items():
+        for name, ends in learned.intervals.items():
             low, high = (digits_text(end, 3) for end in ends)
             if name == "lengthscale" and space.has_latitudes:
                 low, high = (f"{kilometres_of_chord(end):.3g}" for end in ends)

@@ -5,9 +5,10 @@ full conditional distribution (Gibbs sampling; De Oliveira 2005). Each draw make
 the same places, and all fields share one solve. What is predicted is the mixture of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
@@ -17,16 +18,18 @@ from cagp_dist.errors import CagpError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.neighbourhoods import nearest_points
 from cagp_dist.kernels import point_columns
-from cagp_dist.likelihood.fit_result import FitStatus
+from cagp_dist.likelihood.fit_result import FitResult, FitStatus, StandardErrors
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
-from cagp_dist.pipeline.field_solves import DrawnFields, DriftCoefficients, Solution, SolveStep
+from cagp_dist.pipeline.field_solves import DrawnFields, DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.prior import Prior
+from cagp_dist.solvers import Status
 
 DRAWS = 64  # of a map: the standard error of a probability is then a sixteenth at most
 
 FIT_DRAWS, ROUNDS = 8, 3  # of a fit, which follows the draws and is followed by them
+
 
 # Rounds through all censored values of a draw; from a near start twenty are enough where the noise is
 # a hundredth of the variance of the field
@@ -47,24 +50,28 @@ LITTLE = 0.1
 CENSORED = 0x63656E  # names the stream of random numbers
 
 
-def drawn(observed: Observations, model: FittedModel, *, draws: int, seed: int = 0) -> Observations:
-    """Give observations (T draws, n) in which censored values are drawn, those of one field side by side."""
+def drawn(observed: Observations, *models: FittedModel, draws: int, seed: int = 0) -> Observations:
+    """Give observations in which censored values are drawn, so many times by each of K models.
+
+    The fields, (T K draws, n), are those of one field side by side, and of these those of one model.
+    """
     assert observed.censored is not None
-    values = np.repeat(observed.values, draws, axis=0)
+    each = len(models) * draws
+    values = np.repeat(observed.values, each, axis=0)
     for field in range(observed.fields):
         places = np.flatnonzero(observed.present[field])
         hidden = observed.censored[field, places]
         if not hidden.any():
             continue
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(CENSORED, field, draws)))
-        prior = model.prior(observed, places, np.array([field]))
+        priors = [model.prior(observed, places, np.array([field])) for model in models]
         z, X = observed.values[field, places], observed.X[places]
         way = _dense if places.size <= MOST_DRAWN_DENSE else _by_neighbours
-        found = way(prior, X, z, np.flatnonzero(hidden), draws, generator)
-        rows = slice(field * draws, (field + 1) * draws)
+        found = way(priors, X, z, np.flatnonzero(hidden), draws, generator)
+        rows = slice(field * each, (field + 1) * each)
         values[rows, places[hidden]] = found.T
-    times = np.repeat(observed.times, draws)
-    return replace(observed, values=values, times=times, censored=None, transform=observed.transform)
+    times = np.repeat(observed.times, each)
+    return replace(observed, values=values, times=times, limits=None, censored=None)
 
 
 def fit_with_draws(observed: Observations, way: Callable[[Observations], FittedModel]) -> FittedModel:
@@ -85,51 +92,117 @@ def fit_with_draws(observed: Observations, way: Callable[[Observations], FittedM
         model = way(filled)
         if number < ROUNDS - 1:
             filled = drawn(observed, model, draws=FIT_DRAWS, seed=number)
+    assert model.result is not None
     return replace(
         model,
+        result=_of_one_draw(model.result),
+        likely=(),
         fitted_to=f"{observed.there.size:,} observed places, {int(hidden.sum()):,} censored values drawn "
         f"{FIT_DRAWS} times",
         numbers="plugged in: values are censored",
     )
 
 
-def mixed(found: Solution, draws: int) -> Solution:
-    """Give what the draws of each field predict together."""
-    T = len(found.mean) // draws
-    means = found.mean.reshape(T, draws, -1)
-    scale = found.std.reshape(T, draws, -1)[:, 0]
-    mean, std = means.mean(axis=1), np.hypot(scale, means.std(axis=1))
-    of_draws = DrawnFields(means, scale)
-    drift, own = found.drift, found.computational_std
+def _of_one_draw(result: FitResult) -> FitResult:
+    """Give likelihood and standard errors of values that are there once, by those of `FIT_DRAWS` of each.
+
+    What the draws leave open of the numbers is not in them.
+    """
+    factor, errors = float(np.sqrt(FIT_DRAWS)), result.standard_errors
+    likelihood = result.log_likelihood
+    return replace(
+        result,
+        log_likelihood=None if likelihood is None else likelihood / FIT_DRAWS,
+        log_covariance=result.log_covariance * FIT_DRAWS,
+        standard_errors=StandardErrors(
+            _times(factor, errors.lengthscale),
+            _times(factor, errors.variance),
+            factor * errors.noise_variance,
+        ),
+    )
+
+
+def _times(factor: float, numbers: Any) -> Any:
+    """Multiply a number, or each of a tuple of them."""
+    return tuple(_times(factor, each) for each in numbers) if isinstance(numbers, tuple) else factor * numbers
+
+
+def predict_with_draws(
+    observed: Observations,
+    model: FittedModel,
+    solve: Callable[[Observations, FittedModel, Execution], Solution],
+    execution: Execution,
+) -> Solution:
+    """Predict from draws of the censored values, each with its own numbers where these are drawn as well."""
+    models = [own for _, own in model.likely] or [model]
+    draws = DRAWS // len(models)
+    filled, found = drawn(observed, *models, draws=draws), list[Solution]()
+    for number, own in enumerate(models):
+        rows = np.arange(filled.fields).reshape(observed.fields, len(models), draws)[:, number].ravel()
+        part = execution
+        if len(models) > 1:
+            part = execution.part(number, len(models), "")
+            part = part if number == 0 else replace(part, on_plan=lambda plan: None)  # the same
+        found.append(solve(filled.of_fields(rows), own, part))
+    return _mixed(found, models, model.nugget, draws)
+
+
+def _mixed(found: Sequence[Solution], models: Sequence[FittedModel], nugget: float, draws: int) -> Solution:
+    """Give what all draws of each field predict together, so many of each solve."""
+    first = found[0]
+    T = len(first.mean) // draws
+    means, scale = (
+        np.concatenate([values.reshape(T, draws, -1)[:, :count] for values in each], axis=1)
+        for count, each in (
+            (draws, [solution.mean for solution in found]),
+            (1 if len(found) == 1 else draws, [solution.std for solution in found]),
+        )
+    )
+    beside = np.repeat([own.nugget - nugget for own in models], scale.shape[1] // len(models))
+    of_draws = DrawnFields(means, scale, np.repeat(beside[:, None], means.shape[2], axis=1))
+    mean, std = of_draws.moments
+    drift, own, fine = first.drift, first.computational_std, first.fine_mean
     if drift is not None:
-        values, errors = (each.reshape(len(drift.names), T, draws) for each in (drift.values, drift.std))
+        terms = [solution.drift for solution in found if solution.drift is not None]
+        values, errors = (
+            np.concatenate([each.reshape(len(drift.names), T, draws) for each in both], axis=2)
+            for both in ([each.values for each in terms], [each.std for each in terms])
+        )
         drift = DriftCoefficients(
             drift.names, values.mean(axis=2), np.sqrt((errors**2).mean(axis=2) + values.var(axis=2))
         )
-    last = found.steps[-1]
-    fine = found.fine_mean
+    if fine is not None:
+        each = [solution.fine_mean for solution in found if solution.fine_mean is not None]
+        fine = np.mean([values.reshape(T, draws, -1).mean(axis=1) for values in each], axis=0)
+    last = first.steps[-1]
+    seconds = sum(solution.steps[-1].seconds for solution in found)
+    said = f"{DRAWS} draws of censored values"
     return replace(
-        found,
-        steps=(SolveStep(last.iteration, mean, std, last.seconds),),
+        first,
+        steps=(SolveStep(last.iteration, mean, std, seconds),),
+        status=Status.worst(solution.status for solution in found),
         quantiles=quantiles_of(of_draws),
         drift=drift,
         computational_std=None if own is None else own.reshape(T, draws, -1)[:, 0],
-        fine_mean=None if fine is None else fine.reshape(T, draws, -1).mean(axis=1),
+        fine_mean=fine,
         drawn=of_draws,
-        solvers=(*found.solvers, f"{draws} draws of censored values"),
+        solvers=(*first.solvers, said if len(found) == 1 else f"{said}, {len(found)} of numbers"),
     )
 
 
 def quantiles_of(found: DrawnFields) -> Array:
     """Quantiles (T, L, q) of the field."""
-    mean, apart = found.means.mean(axis=1), found.means.std(axis=1)
+    mean, std = found.moments
     scores = ndtri(np.array(QUANTILE_LEVELS))
-    quantiles = mean[:, None] + np.hypot(found.scale, apart)[:, None] * scores[:, None]
-    for own, some_apart, means, scale in zip(quantiles, apart, found.means, found.scale, strict=True):
-        many = np.flatnonzero(some_apart > LITTLE * scale)
+    quantiles = mean[:, None] + std[:, None] * scores[:, None]
+    for own, alike, means, scale in zip(
+        quantiles, found.alike(LITTLE), found.means, found.scale, strict=True
+    ):
+        many = np.flatnonzero(~alike)
         for start in range(0, many.size, TARGETS_AT_ONCE):
             some = many[start : start + TARGETS_AT_ONCE]
-            own[:, some] = DrawnFields(means[:, some], scale[some]).distribution().quantile(QUANTILE_LEVELS)
+            field = DrawnFields(means[:, some], scale[:, some], found.beside[:, some])
+            own[:, some] = field.distribution().quantile(QUANTILE_LEVELS)
     return np.asarray(quantiles)
 
 
@@ -142,7 +215,7 @@ def _independent(observed: Observations) -> Observations:
     centre, spread = tobit(observed.values[observed.present], observed.censored[observed.present])
     values[hidden] = _below(np.full(hidden.sum(), centre), np.array(spread), values[hidden], generator)
     times = np.repeat(observed.times, FIT_DRAWS)
-    return replace(observed, values=values, times=times, censored=None)
+    return replace(observed, values=values, times=times, limits=None, censored=None)
 
 
 def tobit(z: Array, hidden: Mask) -> tuple[float, float]:
@@ -177,66 +250,89 @@ def _below(centre: Array, spread: Array, bound: Array, generator: np.random.Gene
 
 
 def _dense(
-    prior: Prior, X: Array, z: Array, hidden: Indices, draws: int, generator: np.random.Generator
+    priors: Sequence[Prior],
+    X: Array,
+    z: Array,
+    hidden: Indices,
+    draws: int,
+    generator: np.random.Generator,
 ) -> Array:
-    """Draw (h, draws) hidden values, each given all others: by rows of the inverse of the Gram matrix.
+    """Draw (h, K draws) hidden values, each given all others: by rows of the inverses of K Gram matrices.
 
     With a mean that is estimated that is ``G^-1 - G^-1 H (H' G^-1 H)^-1 H' G^-1``.
     """
+    h, K = hidden.size, len(priors)
+    precision, pull, known = np.empty((h, K, h)), np.empty((h, K, 1)), np.empty((h, K, 1))
+    for number, prior in enumerate(priors):
+        rows, mean = _rows_of_inverse(prior, X, z, hidden), prior.known_at(X)[:, 0]
+        precision[:, number] = rows[hidden].T
+        rows[hidden] = 0.0
+        pull[:, number, 0] = rows.T @ (z - mean)  # of the values that were seen
+        known[:, number, 0] = mean[hidden]
+    bound = z[hidden][:, None, None] - known
+    spread = 1.0 / np.sqrt(np.einsum("hkh->hk", precision))[:, :, None]
+    found = np.repeat(bound - spread, draws, axis=2).transpose(1, 0, 2).copy()
+    for _ in range(SWEEPS):
+        for i in range(h):
+            others = (precision[i][:, None] @ found)[:, 0]
+            centre = found[:, i] - (pull[i] + others) * spread[i] ** 2
+            found[:, i] = _below(centre, np.broadcast_to(spread[i], centre.shape), bound[i], generator)
+    return np.asarray((found + known.transpose(1, 0, 2)).transpose(1, 0, 2).reshape(h, K * draws))
+
+
+def _rows_of_inverse(prior: Prior, X: Array, z: Array, hidden: Indices) -> Array:
+    """Columns (n, h) of the inverse of the Gram matrix of these values, beside a mean that is estimated."""
     noise = np.broadcast_to(np.asarray(prior.noise_variance), z.shape)
-    gram = DenseGram(prior.kernel, X, noise_variance=noise)
-    known, H = prior.known_at(X)[:, 0], prior.basis_at(X)
+    gram, H = DenseGram(prior.kernel, X, noise_variance=noise), prior.basis_at(X)
     unit = np.zeros((z.size, hidden.size))
     unit[hidden, np.arange(hidden.size)] = 1.0
     rows = gram.solve(unit)
     if H.shape[1]:
         weights = gram.solve(H)
         rows -= weights @ np.linalg.solve(H.T @ weights, weights[hidden].T)
-    precision = np.ascontiguousarray(rows[hidden])
-    rows[hidden] = 0.0
-    pull = rows.T @ (z - known)  # of the values that were seen
-    bound = (z - known)[hidden]
-    spread = 1.0 / np.sqrt(precision.diagonal())
-    found = np.repeat((bound - spread)[:, None], draws, axis=1)
-    for _ in range(SWEEPS):
-        for i in range(hidden.size):
-            centre = found[i] - (pull[i] + precision[i] @ found) * spread[i] ** 2
-            found[i] = _below(centre, spread[i], bound[i], generator)
-    return np.asarray(found + known[hidden][:, None])
+    return rows
 
 
 def _by_neighbours(
-    prior: Prior, X: Array, z: Array, hidden: Indices, draws: int, generator: np.random.Generator
+    priors: Sequence[Prior],
+    X: Array,
+    z: Array,
+    hidden: Indices,
+    draws: int,
+    generator: np.random.Generator,
 ) -> Array:
-    """Draw (h, draws) hidden values, each given its nearest neighbours, with a level of their own.
+    """Draw (h, K draws) hidden values, each given its nearest neighbours, with a level of their own.
 
     Places none of which is a neighbour of another one are drawn together.
     """
     from cagp_dist.conditional_draws import add_neighbours, colours_of
 
-    noise = np.broadcast_to(np.asarray(prior.noise_variance), z.shape)
-    known = prior.known_at(X)[:, 0]
     near = nearest_points(X, X[hidden], NEIGHBOURS + 1)
     near = np.where(near == hidden[:, None], near[:, -1:], near)[:, :NEIGHBOURS]
-    weights, spread = np.empty((2, hidden.size, NEIGHBOURS))
-    for start in range(0, hidden.size, PLACES_AT_ONCE):
-        some = slice(start, start + PLACES_AT_ONCE)
-        weights[some], spread[some, 0] = _weights(prior, X, noise, hidden[some], near[some])
-    bound, seen = (z - known)[hidden], z - known
-    seen[hidden] = 0.0
-    pull = np.einsum("hm,hm->h", weights, seen[near])  # of the values that were seen
     own = np.full(z.size, -1)
     own[hidden] = np.arange(hidden.size)
-    near = own[near]
-    colours = colours_of(near)
+    among = own[near]
+    colours = colours_of(among)
     groups = [np.flatnonzero(colours == colour) for colour in range(int(colours.max()) + 1)]
-    found = np.repeat((bound - spread[:, 0])[:, None], draws, axis=1)
-    for _ in range(SWEEPS // 2):
-        for group in groups:
-            centre = np.repeat(pull[group, None], draws, axis=1)
-            add_neighbours(group, near, weights, found, centre)
-            found[group] = _below(centre, spread[group, :1], bound[group, None], generator)
-    return np.asarray(found + known[hidden][:, None])
+    of_priors = list[Array]()
+    for prior in priors:
+        noise = np.broadcast_to(np.asarray(prior.noise_variance), z.shape)
+        known = prior.known_at(X)[:, 0]
+        weights, spread = np.empty((2, hidden.size, NEIGHBOURS))
+        for start in range(0, hidden.size, PLACES_AT_ONCE):
+            some = slice(start, start + PLACES_AT_ONCE)
+            weights[some], spread[some, 0] = _weights(prior, X, noise, hidden[some], near[some])
+        bound, seen = (z - known)[hidden], z - known
+        seen[hidden] = 0.0
+        pull = np.einsum("hm,hm->h", weights, seen[near])  # of the values that were seen
+        found = np.repeat((bound - spread[:, 0])[:, None], draws, axis=1)
+        for _ in range(SWEEPS // 2):
+            for group in groups:
+                centre = np.repeat(pull[group, None], draws, axis=1)
+                add_neighbours(group, among, weights, found, centre)
+                found[group] = _below(centre, spread[group, :1], bound[group, None], generator)
+        of_priors.append(found + known[hidden][:, None])
+    return np.concatenate(of_priors, axis=1)
 
 
 def _weights(prior: Prior, X: Array, noise: Array, hidden: Indices, near: Indices) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import Plan
 from cagp_dist.gp import condition, posterior_mean
 from cagp_dist.gram.exact_variance import FEW_POINTS
@@ -99,30 +99,53 @@ def components_of(draws: int) -> int:
 
 
 class DrawnFields(NamedTuple):
-    """What D draws of censored values predict: normal distributions of one scale, equally probable."""
+    """What D draws of censored values predict: normal distributions, equally probable.
+
+    They are of one scale, or each of its own where numbers are drawn as well: K is 1 or D.
+    """
 
     means: Array  # (..., D, q)
-    scale: Array  # (..., q), latent
+    scale: Array  # (..., K, q), latent
+    beside: Array  # (K, q): noise variance of an observation by each, minus that by the numbers of the map
 
     def part(self, chosen: slice | Indices) -> "DrawnFields":
         """Give some of the points."""
-        return DrawnFields(self.means[..., chosen], self.scale[..., chosen])
+        return DrawnFields(*(each[..., chosen] for each in self))
 
-    def distribution(self, noise_variance: float | Array = 0.0) -> Mixture:
-        """Give the mixture of fields (q,), or of T fields (T, q), with noise on top.
+    @property
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and standard deviation (..., q) of the field."""
+        mean, apart = self.means.mean(axis=-2), self.means.std(axis=-2)
+        return mean, np.hypot(np.sqrt((self.scale**2).mean(axis=-2)), apart)
 
-        Of many draws, four that lie side by side at a point, in the order of their means, are one normal
-        distribution of the same mean and variance, but the four lowest and highest. It is a third of the
-        work. Quantiles change by a fiftieth of what 64 draws leave uncertain, where draws differ by up to
-        five times the scale, and a probability by at most 0.015.
+    def alike(self, part: float) -> Mask:
+        """Where means and scales differ by this part of the scale at most (..., q): a normal mixture."""
+        level = self.scale.mean(axis=-2)
+        same = self.means.std(axis=-2) <= part * level
+        return np.asarray(
+            same if self.scale.shape[-2] == 1 else same & (self.scale.std(axis=-2) <= part * level)
+        )
+
+    def with_noise(self, noise_variance: float | Array) -> Array:
+        """Give standard deviations (..., K, q) with noise on top, (q,) by the numbers of the map."""
+        return np.sqrt(self.scale**2 + (noise_variance + self.beside))
+
+    def distribution(self, noise_variance: float | Array | None = None) -> Mixture:
+        """Give the mixture of fields (q,), or of T fields (T, q), with noise on top if that is said.
+
+        Of many draws of one scale, four that lie side by side at a point, in the order of their means, are
+        one normal distribution of the same mean and variance, but the four lowest and highest. It is a third
+        of the work. Quantiles change by a fiftieth of what 64 draws leave uncertain, where draws differ by up
+        to five times the scale, and a probability by at most 0.015.
         """
-        means = self.means if self.means.ndim == 2 else self.means.swapaxes(0, 1)
-        D, scale = len(means), np.sqrt(self.scale**2 + noise_variance)
-        if components_of(D) == D:
+        own = self.scale if noise_variance is None else self.with_noise(noise_variance)
+        means, scale = (each if each.ndim == 2 else each.swapaxes(0, 1) for each in (self.means, own))
+        D = len(means)
+        if len(scale) > 1 or components_of(D) == D:
             return Mixture(np.full(D, 1.0 / D), means, np.broadcast_to(scale, means.shape))
         means = np.sort(means, axis=0)
         low, inner, high = np.split(means, [MERGED, D - MERGED])
-        groups = inner.reshape(-1, MERGED, *scale.shape)
+        groups = inner.reshape(-1, MERGED, *scale.shape[1:])
         single = np.broadcast_to(scale, low.shape)
         return Mixture(
             np.repeat([1.0 / D, MERGED / D, 1.0 / D], [MERGED, len(groups), MERGED]),
@@ -160,7 +183,7 @@ class Solution:
     quantiles: Array | None = None
     # (2, T, q): mean and standard deviation in the unit of the data, where those were transformed as well
     moments: Array | None = None
-    drawn: DrawnFields | None = None  # (T, D, q) and (T, q), where values are censored
+    drawn: DrawnFields | None = None  # of D draws of T fields, where values are censored
     fine_mean: Array | None = None  # (T, r) posterior mean alone, where that was asked for
     sampled: SampledMap | None = None  # mean and error bars from samples, where that was asked for
     left_out: LeftOut | None = None  # each observation as all others predict it, where that was asked for

@@ -42,7 +42,7 @@ from cagp_dist.likelihood.numbering import NAMES, Model, Numbering, is_family
 from cagp_dist.likelihood.starts import Start
 from cagp_dist.means import MEANS, EstimatedMean
 from cagp_dist.pipeline.background import Background, over_scale
-from cagp_dist.pipeline.defaults import NO_NUGGET
+from cagp_dist.pipeline.defaults import INTERVAL, NO_NUGGET
 from cagp_dist.pipeline.fitting import Sites, choose_sites, fit_numbers
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, is_estimated, is_read, mean_of, mean_of_all
 from cagp_dist.pipeline.model_settings import FitWork, KernelLike, ModelSettings
@@ -97,6 +97,7 @@ class FittedModel:
     integrated: Integrated | None = None  # the posterior of the numbers, where they are integrated over
     # models with numbers that are as probable as their weights say, by which errors of the map are counted
     likely: "tuple[tuple[float, FittedModel], ...]" = ()
+    drawn_intervals: Mapping[str, list[float]] = field(default_factory=dict)  # of numbers that are drawn
     numbers: str = GIVEN  # whether they are, and why, for people
     correlations: Correlations | None = None  # of several variables
     # (m,) of several variables: the noise of each beside what is known of it, all of it, and that part of it
@@ -223,9 +224,24 @@ class FittedModel:
         return said
 
     @property
+    def averages(self) -> bool:
+        """Whether numbers are integrated over, on a grid or by draws beside censored values."""
+        return self.integrated is not None or bool(self.drawn_intervals)
+
+    @property
+    def intervals(self) -> Mapping[str, list[float]]:
+        """Quantiles at `INTERVAL` of numbers that are integrated over, by name; none of others."""
+        return self.drawn_intervals if self.integrated is None else self.integrated.quantiles(INTERVAL)
+
+    def with_mean(self, mean: MeanLike) -> "FittedModel":
+        """Take another mean."""
+        likely = tuple((weight, model.with_mean(mean)) for weight, model in self.likely)
+        return replace(self, mean=mean, likely=likely)
+
+    @property
     def is_doubtful(self) -> bool:
         """Whether numbers are plugged in that the fit did not find."""
-        return self.integrated is None and not self.fit_is_usable
+        return not self.averages and not self.fit_is_usable
 
     @property
     def fit_is_usable(self) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.pipeline.cross_validation import LeftOutFolds
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DrawnFields, Solution
@@ -75,31 +75,32 @@ class OfDraws(NamedTuple):
 
 
 def moments_of_draws(
-    found: DrawnFields, transform: Transform, noise_variance: float | Array = 0.0
+    found: DrawnFields, transform: Transform, noise_variance: float | Array | None = None
 ) -> OfDraws:
-    """Take mixtures of draws back, with noise on top: what each draw says, averaged over them.
+    """Take mixtures of draws back, with noise on top if that is said: what each says, averaged over them.
 
     By quadrature above the end of the transform, below which y has its least value; 32 D q evaluations of
     the inverse for D draws, or 32 q where these are alike.
     """
-    means, q = found.means, found.means.shape[-1]
-    scale = np.maximum(np.hypot(found.scale, np.sqrt(noise_variance)), LEAST_STD)
-    apart = means.std(axis=-2)
-    alike = (apart <= ALIKE * scale).reshape(-1, q).all(axis=0)  # their mixture is normal
-    mean, std = np.full((2, *scale.shape), np.nan)
-    at_once = max(1, AT_ONCE // max(1, means.shape[-2]))
+    q = found.means.shape[-1]
+    alike: Mask = np.asarray(found.alike(ALIKE).reshape(-1, q).all(axis=0))
+    mean, std, least = np.full((3, *found.means.shape[:-2], q), np.nan)
+    at_once = max(1, AT_ONCE // max(1, found.means.shape[-2]))
     for start in range(0, q, at_once):
         here = np.arange(start, min(start + at_once, q))
-        some = here[alike[here]]
-        if some.size:
-            centre, spread = means[..., some].mean(axis=-2), np.hypot(scale, apart)[..., some]
-            mean[..., some], std[..., some] = of_normals(
-                centre[..., None, :], spread[..., None, :], transform
-            )
-        some = here[~alike[here]]
-        if some.size:
-            mean[..., some], std[..., some] = of_normals(means[..., some], scale[..., None, some], transform)
-    least = ndtr((transform.end - means) / scale[..., None, :]).mean(axis=-2)
+        for some in (here[alike[here]], here[~alike[here]]):
+            if not some.size:
+                continue
+            own = found.part(some)
+            noise = None if noise_variance is None else np.broadcast_to(noise_variance, (q,))[some]
+            scale = own.scale if noise is None else own.with_noise(noise)
+            scale, means = np.maximum(scale, LEAST_STD), own.means
+            least[..., some] = ndtr((transform.end - means) / scale).mean(axis=-2)
+            if alike[some[0]]:
+                centre = means.mean(axis=-2, keepdims=True)
+                spread = np.sqrt((scale**2).mean(axis=-2, keepdims=True))
+                means, scale = centre, np.hypot(spread, means.std(axis=-2, keepdims=True))
+            mean[..., some], std[..., some] = of_normals(means, scale, transform)
     return OfDraws(mean, std, least)
 
 

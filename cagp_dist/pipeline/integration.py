@@ -1,6 +1,6 @@
 """Maps whose numbers are integrated over: when that is done, and what they predict."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 
@@ -12,13 +12,14 @@ from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.factors import Directional
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import part
-from cagp_dist.kernels import Elementary
+from cagp_dist.kernels import Elementary, Family
 from cagp_dist.likelihood.exact.integrated import (
     HYPERPARAMETERS,
     Held,
     Integrated,
     SharedFields,
     integrate,
+    integrate_draws,
     joined,
     reason,
     way_of,
@@ -26,7 +27,8 @@ from cagp_dist.likelihood.exact.integrated import (
 )
 from cagp_dist.likelihood.kernel_choice import kernel_probabilities
 from cagp_dist.pipeline.background import over_scale, weighted
-from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
+from cagp_dist.pipeline.censoring import drawn
+from cagp_dist.pipeline.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DrawnFields, DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_mean import mean_of
@@ -41,6 +43,10 @@ from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
 from cagp_dist.text import alternatives, counted
 
 EXACT = ("auto", "cholesky", "rings")
+# Draws of numbers beside censored values, each of which is predicted with some draws of these; how often they
+# are drawn in turn; and their first seed, after those of fits
+NUMBER_DRAWS, NUMBER_ROUNDS, FIRST_SEED = 32, 4, 100
+
 TARGETS_AT_ONCE = 4096  # Targets whose distributions are in memory at a time
 
 SCORES = np.linspace(-4.0, 4.0, 41)  # Normal scores of quantiles from which means of values are taken
@@ -104,22 +110,105 @@ def with_numbers_integrated(
         if isinstance(kernel, Directional):
             kernel = kernel.kept
         assert isinstance(kernel, Elementary)  # `why_not`
-        posteriors, probabilities = list[Integrated](), list[float]()
-        for family, probability in kernel_probabilities(learned.result, observed.count).items():
-            if isinstance(kernel, Directional):  # of the same ellipse
-                family = replace(kernel.family, kernel=family)
-            try:
-                own = kernel if family == kernel.family else family(1.0)
-                posteriors.append(integrate(own, patterns, held=held, progress=report))
-            except NumericalError as error:
-                if family != kernel.family:
-                    continue
-                if asked == "integrate":
-                    raise
-                return replace(learned, numbers=f"plugged in: {error.text}")
-            probabilities.append(probability)
-        found = joined(posteriors, probabilities)
+        families = [  # of the same ellipse
+            (
+                replace(kernel.family, kernel=family) if isinstance(kernel, Directional) else family,
+                probability,
+            )
+            for family, probability in kernel_probabilities(learned.result, observed.count).items()
+        ]
+        integral = _integral_beside_draws if observed.hides else _integral
+        try:
+            return integral(learned, observed, held, kernel, families, because, report)
+        except NumericalError as error:
+            if asked == "integrate":
+                raise
+            return replace(learned, numbers=f"plugged in: {error.text}")
+
+
+def _integral(
+    learned: FittedModel,
+    observed: Observations,
+    held: Held,
+    kernel: Elementary,
+    families: Sequence[tuple[Family, float]],
+    because: str,
+    progress: Callable[[float], None],
+) -> FittedModel:
+    """Integrate over numbers on a grid, and over kernels by their probability."""
+    patterns = [fields for fields, _ in fields_of(learned, observed, held)]
+    posteriors, probabilities = list[Integrated](), list[float]()
+    for family, probability in families:
+        try:
+            own = kernel if family == kernel.family else family(1.0)
+            posteriors.append(integrate(own, patterns, held=held, progress=progress))
+        except NumericalError:
+            if family == kernel.family:
+                raise
+            continue
+        probabilities.append(probability)
+    found = joined(posteriors, probabilities)
     return replace(learned, integrated=found, numbers=f"integrated over {because}: {found.distributions}")
+
+
+def _integral_beside_draws(
+    learned: FittedModel,
+    observed: Observations,
+    held: Held,
+    kernel: Elementary,
+    families: Sequence[tuple[Family, float]],
+    because: str,
+    progress: Callable[[float], None],
+) -> FittedModel:
+    """Draw numbers by their probability, and censored values in turn with them (Tanner and Wong 1987).
+
+    Each of `NUMBER_DRAWS` begins with the numbers of the fit. Censored values are drawn by its numbers, and
+    its numbers by the values then, with a kernel of its own where several are probable.
+    """
+    of_draws = np.repeat(np.arange(len(families)), _shares([probability for _, probability in families]))
+    models = [learned] * NUMBER_DRAWS
+    for number in range(NUMBER_ROUNDS):
+        filled = drawn(observed, *models, draws=1, seed=FIRST_SEED + number)
+        generator = np.random.default_rng([FIRST_SEED, number])
+        posteriors = list[Integrated]()
+        for index, (family, _) in enumerate(families):
+            chosen = np.flatnonzero(of_draws == index)
+            if not chosen.size:
+                continue
+            rows = (np.arange(observed.fields)[:, None] * NUMBER_DRAWS + chosen).ravel()
+            patterns = [fields for fields, _ in fields_of(learned, filled.of_fields(rows), held)]
+            own = kernel if family == kernel.family else family(1.0)
+            posteriors += integrate_draws(own, patterns, held=held, draws=chosen.size)
+            progress((number + (index + 1) / len(families)) / NUMBER_ROUNDS)
+        models = [_drawn_model(learned, found, generator) for found in posteriors]
+    return replace(
+        learned,
+        likely=tuple((1.0 / NUMBER_DRAWS, model) for model in models),
+        drawn_intervals=joined(posteriors, [1.0] * NUMBER_DRAWS).quantiles(INTERVAL),
+        numbers=f"integrated over {because}: {NUMBER_DRAWS} draws of them and of censored values",
+    )
+
+
+def _shares(probabilities: Sequence[float]) -> Indices:
+    """Give how many of `NUMBER_DRAWS` each probability has, by the largest remainders."""
+    exact = NUMBER_DRAWS * np.array(probabilities) / sum(probabilities)
+    counts = exact.astype(np.intp)
+    counts[np.argsort(counts - exact)[: NUMBER_DRAWS - counts.sum()]] += 1
+    return counts
+
+
+def _drawn_model(learned: FittedModel, found: Integrated, generator: np.random.Generator) -> FittedModel:
+    """Draw numbers by their probability."""
+    node = found.nodes[generator.choice(len(found.nodes), p=found.weights)]
+    variance = node.variance
+    if np.isfinite(found.degrees):
+        variance *= found.degrees / generator.chisquare(found.degrees)
+    nugget = learned.nugget
+    if not found.held.noise:
+        nugget = node.ratio * variance
+    elif found.held.nugget:
+        nugget = node.nugget
+    return replace(learned, kernel=node.family(node.lengthscale, variance), nugget=nugget, likely=())
 
 
 def predict_fields(
@@ -221,7 +310,7 @@ def distributions_of_observations(
     targets: MapPoints,
     known_noise: Array,
     *,
-    drawn: DrawnFields | None = None,
+    of_draws: DrawnFields | None = None,
 ) -> Iterator[tuple[Indices, Indices, Predictive]]:
     """Yield distributions (T', q') of observations at some fields and some of the targets.
 
@@ -231,10 +320,10 @@ def distributions_of_observations(
     found = learned.integrated
     if found is None:
         noise = learned.noise_of(known_noise)
-        if drawn is not None:
+        if of_draws is not None:
             for start in range(0, mean.shape[1], TARGETS_AT_ONCE):
                 own = np.arange(start, min(start + TARGETS_AT_ONCE, mean.shape[1]))
-                yield np.arange(len(mean)), own, drawn.part(own).distribution(noise[own])
+                yield np.arange(len(mean)), own, of_draws.part(own).distribution(noise[own])
             return
         yield np.arange(len(mean)), np.arange(mean.shape[1]), Gaussian(mean, np.sqrt(std**2 + noise))
         return

@@ -7,6 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.pipeline.censoring import drawn
 from cagp_dist.pipeline.defaults import BLOCK_SIZE, JITTER, MOST_SAMPLED, USUAL_SWEEPS
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -54,6 +55,15 @@ def draw_fields(
     generator = np.random.default_rng(seed)
 
     def draw(model: FittedModel, count: int) -> Draws:
+        if not observed.hides:
+            return draw_of(observed, model, count)
+        # for each draw of the field its own of the censored values
+        filled = drawn(observed, model, draws=count, seed=int(generator.integers(2**32)))
+        found = draw_of(filled, model, 1)
+        values = found.values.reshape(observed.fields, count, -1).swapaxes(0, 1)
+        return found._replace(values=values)
+
+    def draw_of(observed: Observations, model: FittedModel, count: int) -> Draws:
         if not many:
             return _draw_by_covariance(observed, model, targets, solver, execution, count, generator)
         ends = list[Status]()

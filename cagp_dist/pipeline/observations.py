@@ -291,6 +291,16 @@ class Observations:
         kept = self.north.size + self.merged_pole_copies
         return self.grid is not None and kept == self.grid.grid.size and bool(self.present.all())
 
+    def of_fields(self, chosen: Indices) -> "Observations":
+        """Give some of the fields, none of which has censored values."""
+        assert self.censored is None
+        return replace(self, values=self.values[chosen], times=self.times[chosen])
+
+    @property
+    def hides(self) -> bool:
+        """Whether some values that are present are censored."""
+        return self.censored is not None and bool((self.censored & self.present).any())
+
     @property
     def count(self) -> int:
         """Values that were observed."""

@@ -15,7 +15,7 @@ from cagp_dist.likelihood.exact.integrated import Hyperparameters
 from cagp_dist.likelihood.fit_result import FitProgress
 from cagp_dist.pipeline.background import Background, Innovations
 from cagp_dist.pipeline.carried import update
-from cagp_dist.pipeline.censoring import DRAWS, drawn, fit_with_draws, mixed
+from cagp_dist.pipeline.censoring import fit_with_draws, predict_with_draws
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_fit import fit_field
 from cagp_dist.pipeline.field_solves import DrawnFields, Execution, Solution, SolveStep
@@ -95,8 +95,10 @@ def fit(
                 held = replace(asked, mean=mean, noise_std=None, nugget_std=0.0)
             way = fit_labelled if asked.labels.any else fit_field
             if decide.censored is not None and decide.censored.any():
-                return fit_with_draws(decide, lambda filled: way(filled, asked, work))
-            model = replace(way(decide, held, work), mean=asked.mean)
+                model = fit_with_draws(decide, lambda filled: way(filled, held, work))
+            else:
+                model = way(decide, held, work)
+            model = replace(model, mean=asked.mean)
         fitted_again = decide is not observed or decide.there.size < decide.north.size
         if fitted_again:
             model = model.of_observations(observed, asked.noise_std)
@@ -148,12 +150,12 @@ def fits_of_folds(places: int, folds: int, *, many_numbers: bool) -> int:
 def _fit_of_fold(task: Task, model: FittedModel, execution: Execution) -> FittedModel:
     """Fit the prior of some folds; probabilities of numbers need none but where the kernel is chosen."""
     # whether numbers are integrated over is decided for all together
-    way: Hyperparameters = "plug-in" if model.integrated is None else "integrate"
-    way = task.model.hyperparameters if model.likely else way
+    way: Hyperparameters = "integrate" if model.averages else "plug-in"
+    way = task.model.hyperparameters if model.likely and not model.averages else way
     task = replace(task, model=replace(task.model, hyperparameters=way))
-    if model.integrated is not None and chosen_by(task.model.kernel) is None:
+    if model.averages and chosen_by(task.model.kernel) is None:
         with Narrator(shown=False) as told:
-            return _integrated(task, replace(model, integrated=None), told)
+            return _integrated(task, replace(model, integrated=None, likely=()), told)
     return fit(
         task,
         execution,
@@ -176,10 +178,15 @@ def predict(task: Task, model: FittedModel, execution: Execution) -> Solution:
         )
     if not observed.in_time:
         solver = solver_of(task.solver, observed)
-        if observed.censored is not None and (observed.censored & observed.present).any():
-            filled = drawn(observed, model, draws=DRAWS)
-            found = predict_fields(filled, model, task.targets, solver=solver, execution=execution)
-            return mixed(found, DRAWS)
+        if observed.hides:
+            return predict_with_draws(
+                observed,
+                model,
+                lambda filled, own, part: predict_fields(
+                    filled, own, task.targets, solver=solver, execution=part
+                ),
+                execution,
+            )
         return predict_fields(observed, model, task.targets, solver=solver, execution=execution)
     found = predict_in_time(
         observed,
@@ -274,7 +281,7 @@ def score(task: Task, priors: Priors, solution: Solution, distributions: Distrib
             model,
             MapPoints(held.X[chosen]),
             model.known_of(held.known_noise, held.labels)[chosen],
-            drawn=None if of_draws is None else of_draws.part(chosen),
+            of_draws=None if of_draws is None else of_draws.part(chosen),
         )
         for fields, some, distribution in parts:
             places = chosen[some]
@@ -405,12 +412,14 @@ def _together_drawn(solutions: list[Solution], columns: list[Indices], total: in
     if not some:
         return None
     T, D = some[0].means.shape[:2]
-    means, scale = np.empty((T, D, total)), np.empty((T, total))
+    K = max(len(own.beside) for own in some)
+    means, scale, beside = np.empty((T, D, total)), np.empty((T, K, total)), np.zeros((K, total))
     for solution, at in zip(solutions, columns, strict=True):
         own = solution.drawn
         means[..., at] = solution.mean[:, None] if own is None else own.means
-        scale[:, at] = solution.std if own is None else own.scale
-    return DrawnFields(means, scale)
+        scale[..., at] = solution.std[:, None] if own is None else own.scale
+        beside[:, at] = 0.0 if own is None else own.beside
+    return DrawnFields(means, scale, beside)
 
 
 def _together_moments(solutions: list[Solution], columns: list[Indices], total: int) -> Array | None:

@@ -190,7 +190,7 @@ class Result:
         if not self.corrected:
             known = np.full(mean.shape[1], model.usual_known_noise(observed))
             found = Distribution.room_for(mean.shape)
-            parts = distributions_of_observations(mean, std, observed, model, targets, known, drawn=drawn)
+            parts = distributions_of_observations(mean, std, observed, model, targets, known, of_draws=drawn)
             for fields, some, distribution in parts:
                 found.put(fields, some, distribution)
             return found

@@ -13,6 +13,7 @@ from cagp_dist.pipeline.checking import FEW, MANY, MANY_MORE
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import components_of
 from cagp_dist.pipeline.fitting import method_of
+from cagp_dist.pipeline.integration import NUMBER_DRAWS, NUMBER_ROUNDS
 from cagp_dist.pipeline.transform_choice import MOST_FIELDS, MOST_PLACES
 from cagp_dist.predictive.transforms import NODES
 
@@ -52,6 +53,13 @@ def work_of_draws(n: int, hidden: int, *, fields: int = 1, draws: int = DRAWS) -
         held = hidden * m * m + 3 * n * draws * fields
     flops = fields * (once + sweeps * hidden * draws * (each + 2 * ENTRY_FLOPS))
     return Work(flops, fields, DOUBLE * held)
+
+
+def work_of_numbers(n: int, hidden: int, targets: int, *, fields: int = 1) -> Work:
+    """Count what it takes to draw numbers in turn with ``hidden`` of n values, and to predict by each."""
+    draws = NUMBER_ROUNDS * NUMBER_DRAWS * work_of_draws(n, hidden, fields=fields, draws=1)
+    solves = NUMBER_DRAWS * n * (n * n // 3 + targets * (ENTRY_FLOPS + n))
+    return draws + Work(solves, 0, DOUBLE * (NUMBER_DRAWS * hidden * hidden + n * targets))
 
 
 def work_of_mixtures(targets: int, *, fields: int, draws: int = DRAWS) -> Work:

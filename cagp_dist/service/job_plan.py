@@ -17,6 +17,7 @@ from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
 from cagp_dist.kernels import VARIABLE
 from cagp_dist.pipeline import (
+    FEW,
     Cholesky,
     Neighbours,
     Rings,
@@ -48,6 +49,7 @@ from cagp_dist.pipeline.values_plans import (
     work_of_check,
     work_of_draws,
     work_of_mixtures,
+    work_of_numbers,
     work_of_transforms,
 )
 from cagp_dist.service.carried_state import check_filter, check_one_time
@@ -314,6 +316,9 @@ def _of_values(
         draws = size.solves * work_of_draws(size.observed, each, fields=size.times)
         if prior.numbers is None:
             draws += ROUNDS * work_of_draws(size.observed, each, fields=size.times, draws=FIT_DRAWS)
+            few = size.observed * size.times <= FEW
+            if prior.hyperparameters == "integrate" or (prior.hyperparameters == "auto" and few):
+                draws += work_of_numbers(size.observed, each, size.predicted, fields=size.times)
         mixtures = work_of_mixtures(size.predicted, fields=size.times)
         found.append((f"{counted(size.hidden, 'censored value')} are drawn {DRAWS} times", draws + mixtures))
     if prior.outliers == "robust" and prior.numbers is None:

@@ -561,11 +561,11 @@ def _transform_said(prepared: PreparedJob) -> dict[str, object]:
 
 def _intervals(model: FittedModel) -> dict[str, object]:
     """Give the intervals of numbers that are integrated over."""
-    if model.integrated is None:
+    if not model.averages:
         return {}
     low, high = INTERVAL
     return {
-        "integrated_intervals": model.integrated.quantiles(INTERVAL),
+        "integrated_intervals": dict(model.intervals),
         "integrated_level": high - low,
     }
 

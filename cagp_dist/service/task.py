@@ -330,10 +330,11 @@ class PreparedJob(ChosenPoints):
                 'that are observed. Take transform = "asinh", or draw other test points.',
                 key="transform-held-out",
             )
-        if points.censored is not None and (said := self._not_beside_censored()):
+        if points.censored is not None and self.recalibration.method != "none":
             raise ConfigurationError(
-                f"[prior] transform is {transform.text}, values are zero, which are censored, and {said} was "
-                "given, which do not go together yet; leave it out.",
+                f"[prior] transform is {transform.text}, values are zero, which are censored, and "
+                f'[recalibration] method = "{self.recalibration.method}" was given, which do not go together '
+                "yet; leave it out.",
                 key="zeros-with-others",
             )
         return replace(self, points=points, as_read=self.points)
@@ -346,14 +347,6 @@ class PreparedJob(ChosenPoints):
         if self.job.solver.build() is None and self.seen is None:  # rings of a grid are for even noise
             solver = choose_solver(points, self.design.train)
         return replace(self, points=points, solver=solver, named=self.run_key)
-
-    def _not_beside_censored(self) -> str:
-        """Name what draws of censored values do not have."""
-        refused = {
-            f'[recalibration] method = "{self.recalibration.method}"': self.recalibration.method != "none",
-            'hyperparameters = "integrate"': self.job.prior.hyperparameters == "integrate",
-        }
-        return " and ".join(name for name, there in refused.items() if there)
 
     @cached_property
     def task(self) -> Task:

@@ -108,7 +108,7 @@ def test_draws_and_scores_of_rain_are_never_below_zero(model):
 def test_numbers_are_fitted_with_the_draws():
     found = cagp.krige(RAIN, to=TO, transform="box-cox", kernel="matern32", progress=False)
     assert 0.3 < eval_power(found.attrs["transform_object"]) < 0.8  # it was 0.5
-    assert "censored" in found.attrs["hyperparameters"]
+    assert "draws of them and of censored values" in found.attrs["hyperparameters"]
     assert "drawn 8 times" in found.attrs["fitted_to"]
 
 
@@ -117,11 +117,51 @@ def eval_power(text):
     return float(text.split("power=")[1].split(",")[0])
 
 
+def test_few_values_are_mapped_by_draws_of_the_parameters():
+    """The mixture of 32 maps by hand, each with its own parameters, two draws of values and its noise."""
+    model = cagp.Kriging(transform="sqrt", kernel="matern32", progress=False).fit(RAIN)
+    found, learned = model.predict(TO), model._learned
+    assert found.attrs["hyperparameters"].startswith("integrated over because there are no more than 60")
+    assert len(learned.likely) == 32
+    low, high = found.attrs["lengthscale_interval"]
+    assert low < float(learned.kernel.lengthscale) < high
+    assert "90% of probability: lengthscale" in model.summary()
+    points = model._observed.points
+    models = [own for _, own in learned.likely]
+    filled = drawn(points, *models, draws=DRAWS // 32).values.reshape(32, DRAWS // 32, -1)
+    X, targets, dry, beyond = points.X, cagp.unit_sphere(TO["lat"], TO["lon"]), [], []
+    level = float(found["quantile"].sel(quantile_level=0.95)[1])
+    for own, values in zip(models, filled, strict=True):
+        prior = cagp.Prior(own.kernel, own.nugget, cagp.MEANS["constant"])
+        by_hand = cagp.condition(prior, X, values.T, targets, solver=cagp.Cholesky())
+        s = np.sqrt(by_hand.variance)[:, None]
+        dry.append(ndtr((model.transform_.end - by_hand.mean) / s))
+        noisy = np.hypot(s, np.sqrt(own.nugget))
+        beyond.append(ndtr((model.transform_.forward(level) - by_hand.mean[1:2]) / noisy[1]))
+    np.testing.assert_allclose(found["probability_zero"], np.mean(dry, axis=(0, 2)), rtol=1e-9)
+    np.testing.assert_allclose(np.mean(beyond), 0.95, atol=1e-6)
+    draws = model.sample(TO, 2000)["rain"]
+    expected = found["probability_zero"].values
+    error = np.sqrt(expected * (1.0 - expected) * (1.0 / 2000 + 1.0 / DRAWS))
+    np.testing.assert_array_less(np.abs((draws == 0.0).mean("sample") - expected), 4.0 * error)
+
+
+def test_standard_errors_are_those_of_values_that_are_there_once():
+    """Of the noise, within a third of that of the values before they were cut off."""
+    plain = cagp.Kriging(kernel="matern32", hyperparameters="plug-in", progress=False)
+    whole = plain.fit({"lat": LAT, "lon": LON, "value": Z})._learned.result
+    rain = cagp.Kriging(transform="sqrt", kernel="matern32", hyperparameters="plug-in", progress=False)
+    censored = rain.fit(RAIN)._learned.result
+    errors = [np.sqrt(result.log_covariance[-1, -1]) for result in (censored, whole)]
+    assert 0.67 < errors[0] / errors[1] < 1.5
+    own = censored.standard_errors.noise_variance / censored.prior.noise_variance
+    assert own == pytest.approx(errors[0], rel=1e-9)
+
+
 def test_what_draws_do_not_have_yet_is_refused():
-    for settings in ({"recalibration": "local-scale"}, {"hyperparameters": "integrate"}):
-        with pytest.raises(ArgumentError) as refused:
-            cagp.krige(RAIN, to=TO, transform="sqrt", progress=False, **settings)
-        assert refused.value.key == "zeros-with-others"
+    with pytest.raises(ArgumentError) as refused:
+        cagp.krige(RAIN, to=TO, transform="sqrt", progress=False, recalibration="local-scale")
+    assert refused.value.key == "zeros-with-others"
     timed = RAIN | {"time": np.arange(60).astype("datetime64[h]")}
     with pytest.raises(ArgumentError) as refused:
         cagp.krige(timed, to=TO, at="observed", transform="sqrt", progress=False)

@@ -3,10 +3,18 @@
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.conditional_draws import add_neighbours, colours_of
-from cagp_dist.pipeline import censoring
+from cagp_dist.likelihood.exact.hyperprior import (
+    LONGEST,
+    SHORTEST,
+    log_prior_of_lengthscale,
+    log_prior_of_ratio,
+)
+from cagp_dist.likelihood.exact.integrated import Held
+from cagp_dist.pipeline import censoring, integration
 from cagp_dist.pipeline.censoring import drawn, tobit
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DrawnFields
@@ -66,6 +74,65 @@ def test_draws_are_those_of_rejection(estimated, limits):
     np.testing.assert_array_less(np.abs(own.var(axis=0) - kept.var(axis=0)), 5.0 * spread)
 
 
+def test_each_model_draws_as_it_does_alone():
+    """Means of 500 draws by three models at once, and by each: six standard errors."""
+    observed, _, _ = observed_of(30, 6, 10)
+    models = [
+        FittedModel(cagp.Matern32(lengthscale, variance), mean, np.asarray(0.0), noise)
+        for lengthscale, variance, noise, mean in (
+            (0.08, 1.0, 0.05, 0.0),
+            (0.02, 3.0, 0.5, 1.0),
+            (0.2, 0.3, 0.1, cagp.MEANS["constant"]),
+        )
+    ]
+    together = drawn(observed, *models, draws=500).values.reshape(3, 500, 30)
+    hidden = observed.censored[0]
+    for own, model in zip(together, models, strict=True):
+        alone = drawn(observed, model, draws=500, seed=1).values
+        error = np.sqrt((own.var(axis=0) + alone.var(axis=0)) / 500)[hidden]
+        np.testing.assert_array_less(np.abs(own.mean(axis=0) - alone.mean(axis=0))[hidden], 6.0 * error)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_numbers_beside_censored_values_have_their_posterior(seed, monkeypatch):
+    """Of lengthscale and noise, by draws and by the probability that two values are below their bound.
+
+    Means of logarithms of 250 draws: four of their standard errors, and a hundredth for the grids.
+    """
+    observed, _, _ = observed_of(10, [7, seed], 2)
+    monkeypatch.setattr(integration, "NUMBER_DRAWS", 250)
+    monkeypatch.setattr(integration, "NUMBER_ROUNDS", 5)
+    learned = FittedModel(KERNEL, 0.0, np.asarray(0.0), 0.05)
+    held = Held(variance=1.0)
+    families = [(cagp.Matern32, 1.0)]
+    made = integration._integral_beside_draws(
+        learned, observed, held, KERNEL, families, "of a test", lambda _: None
+    )
+    own = np.log([(model.kernel.lengthscale, model.nugget) for _, model in made.likely])
+    X, z, hidden = observed.X, observed.values[0], observed.censored[0]
+    extent = np.linalg.norm(X[:, None] - X, axis=2).max()
+    u, v = np.linspace(*np.log([SHORTEST * extent, LONGEST * extent]), 25), np.linspace(-13.8, 4.6, 25)
+    value = np.full((u.size, v.size), -np.inf)
+    for i, lengthscale in enumerate(np.exp(u)):
+        for j, ratio in enumerate(np.exp(v)):
+            gram = cagp.Matern32(float(lengthscale), 1.0)(X, X) + ratio * np.eye(10)
+            S = gram[np.ix_(~hidden, ~hidden)]
+            W = np.linalg.solve(S, gram[np.ix_(~hidden, hidden)])
+            left = gram[np.ix_(hidden, hidden)] - gram[np.ix_(hidden, ~hidden)] @ W
+            below = multivariate_normal.cdf(z[hidden], W.T @ z[~hidden], left, allow_singular=True)
+            value[i, j] = (
+                multivariate_normal.logpdf(z[~hidden], cov=S, allow_singular=True)
+                + np.log(max(below, 1e-300))
+                + log_prior_of_lengthscale(np.exp(u[i : i + 1]), extent)[0]
+                + log_prior_of_ratio(np.exp(v[j : j + 1]))[0]
+            )
+    weights = np.exp(value - value.max())
+    weights /= weights.sum()
+    expected = np.array([weights.sum(axis=1) @ u, weights.sum(axis=0) @ v])
+    error = own.std(axis=0) / np.sqrt(len(own))
+    np.testing.assert_array_less(np.abs(own.mean(axis=0) - expected), 4.0 * error + 0.01)
+
+
 def test_neighbours_draw_as_all_others_do():
     """Where all but a few are neighbours: means of 300 draws of each, five standard errors and 0.02."""
     observed, _, _ = observed_of(60, 5, 20)
@@ -73,7 +140,7 @@ def test_neighbours_draw_as_all_others_do():
     hidden = np.flatnonzero(observed.censored[0])
     prior, z = model.prior(observed, np.arange(60), np.array([0])), observed.values[0]
     dense, near = (
-        way(prior, observed.X, z, hidden, 300, np.random.default_rng(1))
+        way([prior], observed.X, z, hidden, 300, np.random.default_rng(1))
         for way in (censoring._dense, censoring._by_neighbours)
     )
     error = np.sqrt((dense.var(axis=1) + near.var(axis=1)) / 300)
@@ -106,13 +173,13 @@ def test_no_neighbours_have_one_colour_and_each_row_is_a_sum_over_neighbours():
 def test_draws_that_lie_side_by_side_are_one_in_quantiles(spread, most):
     """Within a part of a standard deviation; quantiles of other draws are 0.04, 0.2 and 0.3 away."""
     means = spread * np.random.default_rng(4).standard_normal((2, censoring.DRAWS, 40))
-    scale = np.ones((2, 40))
+    scale = np.ones((2, 1, 40))
     whole = Mixture(
         np.full(means.shape[1], 1.0 / means.shape[1]),
         means.swapaxes(0, 1),
-        np.broadcast_to(np.hypot(scale, 0.5), (means.shape[1], 2, 40)),
+        np.full((means.shape[1], 2, 40), np.hypot(1.0, 0.5)),
     )
-    found = DrawnFields(means, scale).distribution(0.25)
+    found = DrawnFields(means, scale, np.zeros((1, 40))).distribution(0.25)
     assert len(found.weights) < len(whole.weights) / 2
     np.testing.assert_allclose(found.mean, whole.mean, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(found.std, whole.std, rtol=1e-12)

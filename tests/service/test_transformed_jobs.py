@@ -139,23 +139,30 @@ def test_a_plan_counts_what_values_ask_for(folder):
     assert "the transform is found by 8 fits: about" in "\n".join(chosen.lines())
 
 
-@pytest.mark.exhaustive
-def test_a_job_is_the_call_where_parameters_are_integrated_over(folder):
-    """Beside folds, whose solves are put together with that of all points."""
-    outcome = run(
-        job(folder, "sqrt", prior={"hyperparameters": "integrate"}, output={"root": folder / "integrated"})
+@pytest.mark.parametrize("variable", [pytest.param("no2", marks=pytest.mark.exhaustive), "rain"])
+def test_a_job_is_the_call_where_parameters_are_integrated_over(folder, variable):
+    """Beside folds, whose solves are put together with that of all points; zeros are drawn with them."""
+    integrated = job(
+        folder,
+        "sqrt",
+        variable=variable,
+        prior={"hyperparameters": "integrate"},
+        output={"root": folder / f"integrated {variable}"},
     )
+    outcome = run(integrated)
     found = cagp.krige(
         folder / "once.csv",
         to=folder / "places.csv",
-        value="no2",
+        value=variable,
         kernel="matern32",
         hyperparameters="integrate",
         transform="sqrt",
         solver=cagp.Cholesky(),
         progress=False,
     )
-    assert_same(outcome.path, found, "no2")
+    assert_same(outcome.path, found, variable)
+    with pytest.raises(NotSolvedAgainError, match="integrated over"):
+        solve_again(outcome.path, points=3)
 
 
 @pytest.mark.exhaustive
@@ -226,12 +233,12 @@ def test_what_has_no_transform_is_refused_by_name(folder, tables, expected):
 
 
 def test_values_that_have_no_logarithm(folder):
-    """Observed ones are named with a remedy of the job; zeros have no numbers that are integrated over."""
+    """They are named with a remedy of the job."""
     with pytest.raises(DataError) as negative:
         run(job(folder, "log", variable="low"))
     assert negative.value.key == "transform-negative"
     assert "[prior]" in str(negative.value)
     assert "cagp.BoxCox" not in str(negative.value)
     with pytest.raises(ConfigurationError) as zeros:
-        run(job(folder, "sqrt", variable="rain", prior={"hyperparameters": "integrate"}))
+        run(job(folder, "sqrt", variable="rain", recalibration={"method": "kuleshov"}))
     assert zeros.value.key == "zeros-with-others"

@@ -296,13 +296,16 @@ class _Decomposed:
         self.projected = self._vectors.T @ self._values
         self.log_determinant = beside.log_determinant
 
-    def likelihood(self, ratios: Array) -> tuple[Array, Array]:
-        """Log determinants and quadratic forms (g,) of all fields; infinite where rounding decides them."""
+    def likelihood(self, ratios: Array, draws: int) -> tuple[Array, Array]:
+        """Log determinants (g,) of the fields of one draw, and quadratic forms (draws, g) of each.
+
+        Determinants are infinite where rounding decides them.
+        """
         shifted = self.eigenvalues[:, None] + ratios
-        fields = self.projected.shape[1]
-        quadratic = np.einsum("mt,mg->g", self.projected**2, 1.0 / shifted)
+        fields = self.projected.shape[1] // draws
+        squares = (self.projected**2).reshape(len(shifted), fields, draws).sum(axis=1)
         log_determinant = fields * (np.log(shifted).sum(axis=0) + self.log_determinant)
-        return np.where(ratios < self.smallest_ratio, np.inf, log_determinant), quadratic
+        return np.where(ratios < self.smallest_ratio, np.inf, log_determinant), squares.T @ (1.0 / shifted)
 
     def left_out(self, ratio: float) -> tuple[Array, Array]:
         """Errors (n, T) of what all others predict, and their variances (n, 1) in units of the variance."""
@@ -389,9 +392,24 @@ def integrate(
     progress: Callable[[float], None] | None = None,
 ) -> Integrated:
     """Find the posterior of the numbers of a prior on a grid."""
-    degrees = independent_combinations(patterns)
+    return integrate_draws(kernel, patterns, held=held, draws=1, progress=progress)[0]
+
+
+def integrate_draws(
+    kernel: Elementary,
+    patterns: Sequence[SharedFields],
+    *,
+    held: Held,
+    draws: int,
+    progress: Callable[[float], None] | None = None,
+) -> list[Integrated]:
+    """Find the posterior of the numbers of a prior by each of several draws of the same fields.
+
+    Those of one field stand side by side in `SharedFields.values`. All share a grid, and its decompositions.
+    """
+    degrees = independent_combinations(patterns) // draws
     if degrees < LEAST_DEGREES:
-        count = sum(fields.values.size for fields in patterns)
+        count = sum(fields.values.size for fields in patterns) // draws
         raise ArgumentError(
             f"there are {count} observations and {count - degrees} coefficients of the mean; expected at "
             f"least {LEAST_DEGREES} observations more, to integrate over lengthscale, variance and noise. "
@@ -405,7 +423,7 @@ def integrate(
             key="variance-with-nugget",
         )
     level = float(np.mean(np.concatenate([fields.noise_variance for fields in patterns])))
-    grid = _NumbersGrid(kernel, tuple(patterns), held, degrees, level, _extent(patterns))
+    grid = _NumbersGrid(kernel, tuple(patterns), held, draws, degrees, level, _extent(patterns))
     return grid.integrated(progress or (lambda _: None))
 
 
@@ -428,12 +446,13 @@ class _NumbersGrid:
     kernel: Elementary
     patterns: tuple[SharedFields, ...]
     held: Held
-    degrees: int
+    draws: int  # of each field
+    degrees: int  # of the fields of one draw
     level: float
     extent: float
 
-    def integrated(self, progress: Callable[[float], None]) -> Integrated:
-        """Look for where the likelihood is, and put a grid there."""
+    def integrated(self, progress: Callable[[float], None]) -> list[Integrated]:
+        """Look for where the likelihood of any draw is, and put a grid there."""
         nuggets, shares = self._nuggets()
         lengthscales = SHORTEST * self.extent, LONGEST * self.extent
         u = _first(self.held.lengthscale, lengthscales, FIRST_LENGTHSCALES)
@@ -444,14 +463,14 @@ class _NumbersGrid:
             evaluations += len(nuggets) * len(u)
             progress(min(0.9, 0.4 + 0.25 * done))
             value = value + np.log(shares)[:, None, None]
-            top = value.max()
-            if not np.isfinite(top):
+            top = value.max(axis=(1, 2, 3), keepdims=True)
+            if not np.isfinite(top).all():
                 raise NumericalError(
                     "the likelihood is not finite anywhere on the grid of lengthscales and noises; check "
                     "that the values vary, and give noise_std or lengthscale_km.",
                     key="likelihood-not-finite",
                 )
-            within = value > top - FALL
+            within = (value > top - FALL).any(axis=0)
             rows, columns = within.any(axis=(0, 2)), within.any(axis=(0, 1))
             enough = done > 0 and all(
                 some.size == 1 or some.sum() >= FEWEST_WITHIN for some in (rows, columns)
@@ -459,7 +478,24 @@ class _NumbersGrid:
             if enough:
                 break
             u, v = _around(u, rows, LENGTHSCALES), _around(v, columns, RATIOS)
-        weights = np.exp(value - top) * np.outer(_trapezoid(u), _trapezoid(v))
+        of_grid = np.outer(_trapezoid(u), _trapezoid(v))
+        return [
+            self._of_draw(own, own - highest, own_variance, of_grid, (nuggets, u, v), evaluations)
+            for own, highest, own_variance in zip(value, top, variance, strict=True)
+        ]
+
+    def _of_draw(
+        self,
+        value: Array,
+        below: Array,
+        variance: Array,
+        of_grid: Array,
+        axes: tuple[Array, Array, Array],
+        evaluations: int,
+    ) -> Integrated:
+        """Give the posterior by one draw: nodes (t, i, j) whose weight counts."""
+        nuggets, u, v = axes
+        weights = np.exp(below) * of_grid
         _check_determined(value, weights)
         chosen = np.argwhere(weights > LEAST_WEIGHT * weights.max())
         total = float(weights[tuple(chosen.T)].sum())
@@ -490,7 +526,7 @@ class _NumbersGrid:
         """Give the ratios of noise over variance that are looked at; of a known noise by the values."""
         if not self.held.noise:
             return SMALLEST_RATIO, LARGEST_RATIO
-        power = sum(_squares(fields) for fields in self.patterns) / self.degrees
+        power = sum(_squares(fields) for fields in self.patterns) / (self.draws * self.degrees)
         level = self.level / max(power, np.finfo(np.float64).tiny)
         return min(level / MOST_VARIANCE, SMALLEST_RATIO), max(level * MOST_VARIANCE, LARGEST_RATIO)
 
@@ -503,23 +539,23 @@ class _NumbersGrid:
         return self.level * share**2 / (1.0 - share**2), 0.5 * weights
 
     def _evaluated(self, nuggets: Array, u: Array, v: Array) -> tuple[Array, Array]:
-        """Log of likelihood times prior, and the variance, of nuggets, lengthscales and ratios."""
+        """Log of likelihood times prior, and the variance, of draws, nuggets, lengthscales and ratios."""
         shape = len(nuggets), len(u), len(v)
-        log_determinant, quadratic = np.zeros(shape), np.zeros(shape)
+        log_determinant, quadratic = np.zeros(shape), np.zeros((self.draws, *shape))
         ratios, m = np.exp(v), self.degrees
         for t, nugget in enumerate(nuggets):
             for fields in self.patterns:
                 beside = _BesideMean(fields, float(nugget), level=self.level)
                 for i, lengthscale in enumerate(np.exp(u)):
                     part = _Decomposed(self.kernel.family(float(lengthscale), 1.0), beside)
-                    of_pattern = part.likelihood(ratios)
+                    of_pattern = part.likelihood(ratios, self.draws)
                     log_determinant[t, i] += of_pattern[0]
-                    quadratic[t, i] += of_pattern[1]
+                    quadratic[:, t, i] += of_pattern[1]
         prior = log_prior_of_lengthscale(np.exp(u), self.extent)[:, None] + log_prior_of_ratio(ratios)
         if self.held.noise:
-            variance = np.broadcast_to((self.level + nuggets)[:, None, None] / ratios, shape)
+            variance = np.broadcast_to((self.level + nuggets)[:, None, None] / ratios, quadratic.shape)
         elif self.held.variance is not None:
-            variance = np.full(shape, self.held.variance)
+            variance = np.full(quadratic.shape, self.held.variance)
         else:
             return prior - 0.5 * (log_determinant + m * np.log(quadratic)), quadratic / m
         return prior - 0.5 * (log_determinant + m * np.log(variance) + quadratic / variance), variance
