@@ -186,7 +186,7 @@ def _mixed(found: Sequence[Solution], models: Sequence[FittedModel], nugget: flo
         computational_std=None if own is None else own.reshape(T, draws, -1)[:, 0],
         fine_mean=fine,
         drawn=of_draws,
-        solvers=(*first.solvers, said if len(found) == 1 else f"{said}, {len(found)} of numbers"),
+        solvers=(*first.solvers, said if len(found) == 1 else f"{said}, {len(found)} of parameters"),
     )
 
 
