@@ -56,6 +56,7 @@ SAVED["0.18.0"] = SAVED["0.3.0"]  # nor censored values
 SAVED["0.19.0"] = SAVED["0.3.0"]  # nor components that are so unequal
 SAVED["0.20.0"] = SAVED["0.3.0"]  # nor a noise that is known
 SAVED["0.21.0"] = SAVED["0.3.0"]  # nor censored values, as before
+SAVED["0.22.0"] = SAVED["0.3.0"]  # nor zeros or limits
 NEXT = "Numbers differ: append an entry to NUMERICAL_VERSIONS, and save results and store anew beside these."
 
 

@@ -92,10 +92,9 @@ def fit_with_draws(observed: Observations, way: Callable[[Observations], FittedM
         model = way(filled)
         if number < ROUNDS - 1:
             filled = drawn(observed, model, draws=FIT_DRAWS, seed=number)
-    assert model.result is not None
     return replace(
         model,
-        result=_of_one_draw(model.result),
+        result=None if model.result is None else _of_one_draw(model.result),
         likely=(),
         fitted_to=f"{observed.there.size:,} observed places, {int(hidden.sum()):,} censored values drawn "
         f"{FIT_DRAWS} times",

@@ -17,6 +17,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import chdtri, ndtri
 
 from cagp_dist.arrays import Array
+from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.exact.hyperprior import log_prior_of_lengthscale
 from cagp_dist.likelihood.fit_result import FitResult
@@ -65,7 +66,11 @@ def likely_kernels(result: FitResult, fields: Fields) -> list[tuple[float, Kerne
     def density(chosen: Array) -> float:
         logarithms = best.copy()
         logarithms[free] = chosen
-        return _log_likelihood(at(logarithms), fields) + prior(logarithms)
+        try:
+            drawn_kernel = at(logarithms)
+        except ArgumentError:  # an ellipse longer than there may be
+            return -np.inf
+        return _log_likelihood(drawn_kernel, fields) + prior(logarithms)
 
     centre, spread = best[free], covariance[np.ix_(free, free)]
     for fewest in FEWEST:

@@ -105,6 +105,7 @@ def test_the_map_is_that_of_the_dense_formula(deep, shaped, shared, several):
         bias_by="ship" if shared else None,
         mean=0.0,
         kernel="matern32",
+        hyperparameters="plug-in",
         progress=False,
     ).fit(table if deep else table.drop(columns="depth"))
     to = pd.DataFrame({"latitude": [43.0, 46.0, 47.5], "longitude": [4.0, 9.0, 12.0]})

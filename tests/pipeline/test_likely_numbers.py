@@ -3,6 +3,7 @@
 import numpy as np
 
 import cagp_dist as cagp
+from cagp_dist.factors import Anisotropic
 from cagp_dist.likelihood.exact.hyperprior import log_prior_of_lengthscale
 from cagp_dist.pipeline.likely_numbers import Fields, likely_kernels
 
@@ -51,3 +52,14 @@ def test_what_a_fit_does_not_know_is_kept():
     kernels = [kernel for _, kernel in likely_kernels(result, fields)]
     assert {kernel.numbers for kernel in kernels} == {(2.0,)}
     assert len({kernel.variance for kernel in kernels}) > 10
+
+
+def test_no_ellipse_is_drawn_that_is_longer_than_there_may_be():
+    """One was an error, where 25 values say little of its ratio."""
+    generator = np.random.default_rng(0)
+    X = cagp.unit_sphere(generator.uniform(40.0, 50.0, 25), generator.uniform(0.0, 15.0, 25))
+    truth = Anisotropic(cagp.Matern32(0.08), 20.0, 60.0, centre=(45.0, 7.5))
+    y = np.linalg.cholesky(truth(X, X) + 0.1 * np.eye(25)) @ generator.normal(size=25)
+    result = cagp.fit(truth.family, X, y, mean=0.0, bounds={"noise_variance": (0.1, 0.1)})
+    found = likely_kernels(result, Fields(X, y[:, None], np.full(25, 0.1), np.empty((25, 0)), 0.4))
+    assert 20.0 < max(kernel.ratio for _, kernel in found) <= 100.0
