@@ -17,7 +17,7 @@ from pipelines.experiments.uci import DATA
 
 FOLDER = Path(__file__).parent
 
-PRINTING = ("sample", "limits")
+PRINTING = ("limits",)
 """Scripts without arguments, which only print."""
 
 DRAWING = (

@@ -157,3 +157,13 @@ def test_time_to_accuracy_scores_what_it_times():
     assert rows["conjugate gradients", 40].rmse == pytest.approx(exact.rmse, rel=1e-6)
     assert rows["Gauss-Seidel", 20].rmse == pytest.approx(exact.rmse, rel=0.05)
     assert rows["subset of the data", 4].nll > rows["subset of the data", 32].nll > exact.nll - 0.05
+
+
+def test_inducing_points_state_no_more_than_noise_where_they_are():
+    itergp = script("itergp")
+    rows = list(itergp.stated_table(points=120, actions=20))
+    assert [int(row[0]) for row in rows] == list(itergp.STATED_DIMENSIONS)
+    exact, inducing, pseudo, exact_elsewhere, _, pseudo_elsewhere = np.array(rows, dtype=float)[:, 1:].T
+    assert (inducing <= itergp.NOISE_STD**2 + 1e-3).all()
+    assert (pseudo >= exact - 1e-3).all()
+    assert (pseudo_elsewhere >= exact_elsewhere - 1e-3).all()

@@ -41,7 +41,7 @@ def test_scripts_print_tables_and_draw_figures(name, figures, tmp_path, capsys, 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "rows"),
-    [("sample", 12), ("ellipses", 7), ("shared_labels", 13), ("depth", 5), ("time_by_size", 7)],
+    [("ellipses", 7), ("shared_labels", 13), ("depth", 5), ("time_by_size", 7)],
 )
 def test_scripts_print_finite_numbers(name, rows, capsys):
     if name == "depth" and not script(name).DATA.exists():
@@ -270,7 +270,7 @@ def test_every_experiment_of_the_documentation_is_run_by_make_experiments(capsys
     assert all(name in printed for name in runner.ALL_OF_THEM)
     with pytest.raises(SystemExit, match="2"):
         runner.main(["sharpp"])
-    assert "there is no experiment sharpp; expected sample, limits, h1_calibration" in capsys.readouterr().err
+    assert "there is no experiment sharpp; expected limits, h1_calibration" in capsys.readouterr().err
 
 
 @pytest.mark.exhaustive
