@@ -23,9 +23,10 @@ processors on a machine that did other work, fits included: orders of magnitude.
 published by others and not run here.
 
 This page is built from the files in `docs/proof/`, which `make proof` writes; no number is typed by hand.
-The data are not part of the package. Pressure and temperature of forecasts in North America, a comparison
-of likelihoods, are in [the experiments](experiments.md#shared-labels), regression sets of the papers on [a
-page of their own](regression-sets.md).
+The data are not part of the package. Irish wind (Haslett & Raftery 1989) is missing, as its data are not at
+hand. Pressure and temperature of forecasts in North America, a comparison of likelihoods, are in [the
+experiments](experiments.md#shared-labels). Regression sets of the papers, and those of them whose data are
+not at hand, are on [a page of their own](regression-sets.md#row-by-row).
 """
 
 COLUMNS = {"MAE": "{:.3g}", "RMSE": "{:.3g}", "CRPS": "{:.3g}", "coverage": "{:.1%}", "seconds": "{:.2g}"}
