@@ -1,4 +1,4 @@
-"""GPBoost: its default kernel and fit, exact or by Vecchia's approximation, and likelihoods of rain."""
+"""GPBoost: Matern 3/2 or 1/2, fitted, exact or by Vecchia's approximation, and a likelihood of rain."""
 
 import gpboost
 import numpy as np
@@ -7,12 +7,12 @@ from harness import Predicted, Seen, serve, unit_vectors
 MOST_EXACT, PREDICTING, DRAWS = 2_000, 60, 1_000
 
 
-def _model(seen: Seen, likelihood: str) -> tuple[gpboost.GPModel, np.ndarray]:
+def _model(seen: Seen, likelihood: str, shape: float = 1.5) -> tuple[gpboost.GPModel, np.ndarray]:
     """Make the model, and the coordinates to predict at."""
     X, X_new = (unit_vectors(X) if seen.geographic else X for X in (seen.X, seen.X_new))
     settings = {"gp_approx": "none"} if len(X) <= MOST_EXACT else {"gp_approx": "vecchia"}
     model = gpboost.GPModel(
-        gp_coords=X, cov_function="matern", cov_fct_shape=1.5, likelihood=likelihood, **settings
+        gp_coords=X, cov_function="matern", cov_fct_shape=shape, likelihood=likelihood, **settings
     )
     if len(X) > MOST_EXACT:
         model.set_prediction_data(
@@ -25,14 +25,19 @@ def _basis(U: np.ndarray) -> np.ndarray:
     return np.column_stack([np.ones(len(U)), U])
 
 
-def gaussian(seen: Seen) -> Predicted:
+def gaussian(seen: Seen, shape: float = 1.5) -> Predicted:
     """Fit a constant mean, and covariates where there are some, beside the process."""
-    model, X_new = _model(seen, "gaussian")
+    model, X_new = _model(seen, "gaussian", shape)
     model.fit(y=seen.y, X=_basis(seen.U))
     found = model.predict(
         gp_coords_pred=X_new, X_pred=_basis(seen.U_new), predict_var=True, predict_response=True
     )
     return Predicted(np.asarray(found["mu"]), np.sqrt(np.asarray(found["var"])))
+
+
+def rough(seen: Seen) -> Predicted:
+    """Do the same with Matern 1/2."""
+    return gaussian(seen, 0.5)
 
 
 def gamma(seen: Seen) -> Predicted:
@@ -51,4 +56,4 @@ def gamma(seen: Seen) -> Predicted:
 
 
 if __name__ == "__main__":
-    serve({"gaussian": gaussian, "gamma": gamma})
+    serve({"gaussian": gaussian, "rough": rough, "gamma": gamma})
