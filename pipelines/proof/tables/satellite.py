@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-import xarray as xr
 
-from pipelines.experiments.satellite import PUBLISHED
+from pipelines.experiments.satellite import PUBLISHED, read
 from pipelines.proof.problems import Peer, Problem, Published, Table, kriged, split_in_two, usual_peers
 
 SOURCE = "Heaton et al. 2019, Table 3"
@@ -14,14 +12,9 @@ SOURCE = "Heaton et al. 2019, Table 3"
 
 def problem(data: Path) -> Problem:
     """105,569 cells observed, 42,740 to predict."""
-    with xr.open_dataset(data / "heaton" / "satellite_train.nc") as file:
-        train = file["MaskTemp"].load()
-    with xr.open_dataset(data / "heaton" / "satellite_true.nc") as file:
-        truth = file["TrueTemp"].load()
-    grid = np.meshgrid(truth["latitude"], truth["longitude"], indexing="ij")
-    rows = pd.DataFrame(dict(zip(("latitude", "longitude"), (part.ravel() for part in grid), strict=True)))
-    seen = rows.assign(temperature=train.values.ravel()).dropna()
-    held_out = rows.assign(temperature=truth.where(train.isnull()).values.ravel()).dropna()
+    train, places, truth = read(data / "heaton", slice(None))
+    seen = train.to_series().dropna().rename("temperature").reset_index()
+    held_out = pd.DataFrame(places | {"temperature": truth})
     together, observed, wanted = split_in_two(seen, held_out)
     return Problem(together, ("longitude", "latitude"), "temperature", observed, wanted)
 
