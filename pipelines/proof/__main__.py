@@ -3,7 +3,7 @@
     python -m pipelines.proof [TABLE ...] [--data FOLDER] [--environments FOLDER] [--row TEXT] [--again]
     python -m pipelines.proof --page
 
-Tables are jura, meuse, sic97, sic2004, colorado, argo and satellite. Every row is written to
+Tables are jura, meuse, sic97, sic2004, joker, colorado, argo and satellite. Every row is written to
 ``docs/proof/TABLE.json`` as soon as it is there, and rows that are there are not run again without
 ``--again``, so that an interrupted run goes on. ``--page`` builds ``docs/proof.md`` from these files alone.
 

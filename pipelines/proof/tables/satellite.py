@@ -24,7 +24,8 @@ TABLE = Table(
     "Satellite: land surface temperature",
     "Heaton et al. (2019), *A Case Study Competition Among Methods for Analyzing Large Spatial Data*; "
     "MODIS, 4 August 2016",
-    "Temperatures of 42,740 cells from 105,569 others; large clouds are held out.",
+    "Temperatures of 42,740 cells from 105,569 others; large clouds are held out. GPBoost with Matérn "
+    "1/2 is in [the comparison with other programs](peers.md#satellite-temperatures-a-public-benchmark).",
     "degC",
     problem,
     {"`krige`, nothing set": kriged()},

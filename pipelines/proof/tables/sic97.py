@@ -25,6 +25,8 @@ TABLE = Table(
         "`krige`, nothing set": kriged(),
         '`krige(anisotropy="fit")`': kriged(anisotropy="fit"),
         '`krige(transform="auto")`': kriged(transform="auto"),
+        '`krige(transform="auto", anisotropy="fit")`': kriged(transform="auto", anisotropy="fit"),
+        '`krige(mean="elevation")`': kriged(covariates=["elevation"]),
         '`krige(transform="auto", mean="elevation")`': kriged(transform="auto", covariates=["elevation"]),
     },
     usual_peers("elevation") | {"GPBoost, gamma likelihood": Peer("gpboost", "gamma", matrices=0.0)},
