@@ -99,16 +99,16 @@ class Frame:
         """Say which region it is: ``35°N to 70°N, 12°W to 35°E``; empty for all of the globe."""
         if isinstance(self.projection, EqualEarth):
             return ""
-        digits = 0 if min(self.north - self.south, self.east - self.west) >= 5.0 else 2
-        south, north = (
-            degrees_label(round(end, digits), axis="latitude") for end in (self.south, self.north)
-        )
+        span = min(self.north - self.south, self.east - self.west)
+        step = next((step for step, least in ((1.0, 20.0), (0.5, 5.0)) if span >= least), 0.01)
+
+        def end(degrees: float, axis: str) -> str:
+            return degrees_label(round(round(degrees / step) * step, 2), axis=axis)
+
+        south, north = (end(degrees, "latitude") for degrees in (self.south, self.north))
         if self.east - self.west >= 360.0:
             return f"{south} to {north}"
-        west, east = (
-            degrees_label(round(self.centre_degrees + end, digits), axis="longitude")
-            for end in (self.west, self.east)
-        )
+        west, east = (end(self.centre_degrees + degrees, "longitude") for degrees in (self.west, self.east))
         return f"{south} to {north}, {west} to {east}"
 
     def relative(self, longitude_degrees: ArrayLike) -> Array:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,7 @@ from cagp_dist.kriging.drawn_maps import (
     draw_observed,
     frame_around,
     grid_values,
+    in_lines,
     one_field,
 )
 from cagp_dist.kriging.plots import Plots, biases_of, check_there
@@ -268,7 +268,7 @@ class Maps:
             letters = round(LETTERS_PER_INCH * figure.get_figwidth() / across)
             if not panel.get_title(loc="left").startswith(title):  # its end is at the colours
                 title = title.partition(", ")[0]
-            panel.set_title(fill(title, letters), fontsize=9, loc="left")
+            panel.set_title(in_lines(title, letters), fontsize=9, loc="left")
             shown = panel.images[0] if panel.images else panel.collections[-1]
             colours = str(shown.get_cmap().name)
             scale = scale_of(np.ravel(values.values).astype(np.float64), colours=colours)

@@ -1,5 +1,6 @@
 """Maps of variables of a result: grids shaded and places as dots, with coastlines and observations."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import fill
@@ -102,7 +103,12 @@ def map_title(label: str, stamp: str, letters: int) -> tuple[str, str]:
     name, _, more = label.partition(", ")
     short = ", ".join(filter(None, [name, stamp]))
     lines = [short] if len(short) <= letters else [name, stamp]
-    return "\n".join(fill(line, letters) for line in lines if line), more
+    return "\n".join(in_lines(line, letters) for line in lines if line), more
+
+
+def in_lines(text: str, letters: int) -> str:
+    """Write a text in lines of so many letters, where no number is parted from its unit."""
+    return fill(re.sub(r"(?<=\d) (?=\S)| (?=\S*[⁻¹²³])", "\u00a0", text), letters)
 
 
 def _region_and_source(frame: Frame | PlaneFrame, dataset: xr.Dataset) -> str:
@@ -378,7 +384,7 @@ def one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.D
 
 
 def stamp_of(axis: xr.DataArray, at: int) -> str:
-    """Write an entry of a coordinate; of times that are all of midnight, the day."""
+    """Write an entry of a coordinate; of times the day, and the clock in UTC unless all are of midnight."""
     moment = axis.values[at]
     if axis.dtype.kind == "f":
         return f"{axis.name} {moment:g} {symbol(str(axis.attrs.get('units', '')))}".rstrip()
@@ -386,4 +392,6 @@ def stamp_of(axis: xr.DataArray, at: int) -> str:
         return f"{axis.name} {moment}"
     if np.isnat(moment):
         return ""
-    return str(np.datetime_as_string(moment, unit="D" if are_days(axis.values) else "m")).replace("T", " ")
+    if are_days(axis.values):
+        return str(np.datetime_as_string(moment, unit="D"))
+    return f"{' '.join(str(np.datetime_as_string(moment, unit='m')).split('T'))} UTC"

@@ -1120,7 +1120,8 @@ class Kriging:
         integrated = learned.integrated is not None
         if self.transform_ is not None:
             found = folds_in_units(found, self.transform_)
-        scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)
+        alone = by == "block" and size is None
+        scores = dataset_of_folds(found, observed, integrated=integrated, left_out="place" if alone else by)
         if self.recalibration != "none":
             scores.attrs |= found.recalibration.attributes()
         size = split.blocks if observed.space.has_latitudes else None

@@ -32,7 +32,7 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
     lines = [
         f"Kriging of {observed.name}: {counted(points.count, 'observation')} at {_where_and_when(points)}, "
         f"{observed.missing:,} missing",
-        *([] if transform is None else [f"transform    {transform.text}, of which all below is"]),
+        *([] if transform is None else [f"transform    z = {transform.text}; all below is of z"]),
         f"kernel       {_kernel(learned)}",
         *(f"lengthscale  {observed.space.lengthscale_text(number)}" for number in learned.lengthscales),
         *_ellipses(learned),

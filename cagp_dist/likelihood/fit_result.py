@@ -151,7 +151,7 @@ class KernelChoice:
             left = [name for name in self.log_likelihoods if name not in self.crps]
             others += [f"{name} none" for name in (*left, *self.missing)]
             return (
-                f"{self.kernel}, chosen by the CRPS of each value by all others, on {self.points:,} points: "
+                f"{self.kernel}, chosen by leave-one-out errors (CRPS), on {self.points:,} points: "
                 f"{', '.join(others)}"
             )
         own = self.log_likelihoods[self.kernel]

@@ -30,6 +30,7 @@ SOONER = (
     "It takes less time with fewer targets, with parameters of the prior that you know, with "
     "solver=cagp.Neighbours(32), whose error bars are wider, or on more cores."
 )
+SOONER_FIT = "It takes less time with parameters of the prior that you know, as prior=, or on more cores."
 
 
 @dataclass
@@ -60,7 +61,8 @@ class Narrator:
             check_positive("time_limit_seconds", time_limit_seconds)
         self._shown, self._deadlines = shown, Deadlines(total_seconds=time_limit_seconds)
         self._begun, self._now = monotonic(), _Stage("")
-        self._ended, self._advised = threading.Event(), False
+        self._ended = threading.Event()
+        self._advised: set[str] = set()
         self._watcher: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -121,12 +123,14 @@ class Narrator:
                     return
 
     def _tell(self, now: _Stage) -> None:
-        """Say what a stage does; the first time also what would take less time."""
+        """Say what a stage does; the first time of a fit, and of all else, also what would take less time."""
         text = now.text or now.step
         about = f"{now.name}: {text}" if text else now.name
-        advised = self._advised or not now.hastens
-        self._say(about if advised else f"{about}. {SOONER}", level=logging.WARNING)
-        self._advised |= now.hastens
+        advice = SOONER_FIT if now.name == "fit" else SOONER
+        new = now.hastens and advice not in self._advised
+        self._say(f"{about}. {advice}" if new else about, level=logging.WARNING)
+        if new:
+            self._advised.add(advice)
 
     def _open_bars(self) -> "Bars | None":
         """Make a bar where somebody looks: in a terminal, or in a notebook that can show one."""

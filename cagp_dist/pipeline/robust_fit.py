@@ -114,7 +114,7 @@ def looks_wrong(observed: Observations, model: FittedModel, executor: Executor) 
         return ""
     whole = f", which stand for {observed.count:,}," if some.count < observed.count else ""
     return (
-        f"a few of {some.count:,} values{whole} look wrong, or are of places unlike their surroundings, "
+        f"A few of {some.count:,} values{whole} look wrong, or are of places unlike their surroundings, "
         f"such as mountains: wider noise for these raises the log-likelihood by {found.gain:.0f}."
     )
 

@@ -15,7 +15,7 @@ from cagp_dist.report import report_page
 from cagp_dist.report.drawing import Drawing, inline_svg, title
 from cagp_dist.report.page import BROKEN_DOWN
 from cagp_dist.report.thumbnails import Picture, picture_of, thumbnail, thumbnail_scales
-from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all
+from cagp_dist.report.wording import COVERAGE_WORDS, listed, percent, when, when_all
 from cagp_dist.service.published_runs import COVERAGE_LEVEL, RunEntry, list_runs
 from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.outputs import readable
@@ -66,7 +66,7 @@ def write_index(root: str | os.PathLike[str]) -> Path:
     text = fill(
         "index",
         title=f"Runs in {Path(root).absolute().name}",
-        lede=f"{counted(len(runs), 'run')}{f', {when_all(np.unique(times))}' if times.size else ''}.",
+        lede=f"{listed(counted(len(runs), 'run'), when_all(np.unique(times)) if times.size else '')}.",
         chart=_chart(runs),
         scale=f"Small maps: posterior mean at the first time, {'; '.join(ranges)}." if ranges else "",
         cards=[_card(run, pictures.get(run.key), scales) for run in shown],
@@ -80,7 +80,7 @@ def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, ColourSca
     """Everything about one run; the whole card leads to its report, if that was written."""
     if run.fault:
         return Card(run.key, fault=run.fault)
-    date = when(run.times[0], run.times) if run.times.size else run.key
+    date = (when(run.times[0], run.times) if run.times.size else "") or run.key
     more = f" and {run.times.size - 1} more" if run.times.size > 1 else ""
     points = "" if run.observations is None else f"{counted(run.observations, 'point')}, "
     return Card(

@@ -12,7 +12,7 @@ from cagp_dist.cartography.colour_scale import DIFFERENCES, ERROR_BARS, FIELD, C
 from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells, frame_of_plane
 from cagp_dist.report.drawing import WIDTH_INCHES, Drawing, title
 from cagp_dist.report.published import MeanMap, PublishedRun, TestPoints
-from cagp_dist.report.wording import at_depth, when
+from cagp_dist.report.wording import at_depth, listed, when
 from cagp_dist.variables.units import spoken
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def draw_maps(
     ``scales`` are those of all times; ``varying`` says which error bars are not one map for all of these.
     """
     points, grid, frame = run.points, run.grid, map_frame(run)
-    stamp = f"{when(run.times[0], run.times)}{at_depth(run)}"
+    stamp = f"{when(run.times[0], run.times)}{at_depth(run)}".removeprefix(", ")
     where = "at the test points" if not grid else "means over cells" if grid.of_cells else "on the map grid"
     mean, std = (grid.mean, grid.std) if grid else (points.mean[0], points.std[0])
     unfinished = grid.computational_std if grid else points.computational_std
@@ -98,8 +98,8 @@ def draw_maps(
             "mean",
             shown,
             f"{noun[:1].upper()}{noun[1:]}: posterior mean",
-            f"{stamp}, {where}",
-            f"Map of the posterior mean {noun}, {stamp}: {spread}",
+            listed(stamp, where),
+            f"{listed(f'Map of the posterior mean {noun}', stamp)}: {spread}",
             mean_grid,
             points,
         ),
@@ -107,27 +107,26 @@ def draw_maps(
             "std",
             std,
             "Error bar: posterior standard deviation",
-            f"{std_stamp}, {where}" if used is None else f"{std_stamp}, {where}; points: observations",
-            f"Map of the posterior standard deviation, {std_stamp}: {value_range(std, variable.units, 2)}.",
+            f"{listed(std_stamp, where)}{'' if used is None else '; points: observations'}",
+            f"{listed('Map of the posterior standard deviation', std_stamp)}: "
+            f"{value_range(std, variable.units, 2)}.",
             grid,
             points,
         ),
     ]
     if here is not None and "computational" in chosen:
         heading = "Unfinished computation in the error bar"
-        said = (
-            "Map of the part of the standard deviation that is unfinished computation, "
-            f"{unfinished_stamp}: at most {value_range(here, variable.units, 2)}."
+        about = listed(
+            "Map of the part of the standard deviation that is unfinished computation", unfinished_stamp
         )
-        subtitle = f"{unfinished_stamp}, {where}, at most"
+        said = f"{about}: at most {value_range(here, variable.units, 2)}."
+        subtitle = listed(unfinished_stamp, where, "at most")
         drawings.append(drawn("computational", here, heading, subtitle, said, grid, points))
     drawings += _scale_map(run, frame, stamp)
     stamp = when(run.times[0], run.times)  # of all depths
-    subtitle = f"{stamp}, at {residual.size:,} test points the solver did not see"
-    said = (
-        f"Map of observed minus predicted {noun} at the test points, {stamp}: "
-        f"{value_range(residual, variable.units, 1)}."
-    )
+    subtitle = listed(stamp, f"at {residual.size:,} test points the solver did not see")
+    about = listed(f"Map of observed minus predicted {noun} at the test points", stamp)
+    said = f"{about}: {value_range(residual, variable.units, 1)}."
     heading = "Observed minus predicted"
     return [*drawings, drawn("residual", residual, heading, subtitle, said, None, observed)]
 
@@ -151,7 +150,7 @@ def _scale_map(run: PublishedRun, frame: Frame | PlaneFrame, stamp: str) -> list
     figure, axes, rim = _blank(
         frame,
         "Local scale: how recalibration changed the error bars",
-        f"{stamp}, {where}",
+        listed(stamp, where),
         _region_and_source(run, frame),
     )
     bar = _colour_bar(figure, _field(axes, frame, rim, run.points, grid, doublings, scale), scale)
@@ -160,7 +159,8 @@ def _scale_map(run: PublishedRun, frame: Frame | PlaneFrame, stamp: str) -> list
         ticks.tolist(), labels=[f"1/{2.0**-tick:g}" if tick < 0 else f"{2.0**tick:g}" for tick in ticks]
     )
     low, high = float(np.nanmin(factor)), float(np.nanmax(factor))
-    said = f"Map of the local scale of the error bars, {stamp}: {low:.2g} to {high:.2g} times."
+    about = listed("Map of the local scale of the error bars", stamp)
+    said = f"{about}: {low:.2g} to {high:.2g} times."
     return [Drawing("scale", figure, said)]
 
 

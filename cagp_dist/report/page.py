@@ -18,6 +18,7 @@ from cagp_dist.report.wording import (
     SIMULATION_WORDS,
     at_depth,
     computed,
+    listed,
     page_of,
     percent,
     reading,
@@ -58,7 +59,7 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
     return fill(
         "page",
         scripts=("player.js", "times.js") if every_time is not None else (),
-        title=f"{run.variable.heading}, {when_all(run.times)}{at_depth(run)}",
+        title=listed(run.variable.heading, when_all(run.times)) + at_depth(run),
         lede=_lede(run),
         others=_other_pages(run),
         figures=_captioned(run, figures),

@@ -10,7 +10,7 @@ from cagp_dist.calibration.verification.pit import AREA_WEIGHTED
 from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.report.by_stratum import HEADLINE
 from cagp_dist.report.published import PublishedRun, Simulation
-from cagp_dist.report.wording import SCORES, percent, signed, when
+from cagp_dist.report.wording import SCORES, listed, percent, signed, when
 from cagp_dist.store.published_variables import PLAIN
 from cagp_dist.text import digits_text
 from cagp_dist.variables.units import amount, decimals, squared, symbol
@@ -215,7 +215,7 @@ def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
         spread = f"{'' if run.transformed else '±'}{std:.{digits}f}{unit}"
         rows.append((name, *where, f"{places.mean[index]:.{digits}f}{unit}", spread))
     which = f"The first {MOST_PLACES} of {count:,} places" if count > MOST_PLACES else "Places of the table"
-    return rows, f"{which}, {when(run.times[0], run.times)}; all are in group targets of the run"
+    return rows, f"{listed(which, when(run.times[0], run.times))}; all are in group targets of the run"
 
 
 def region_rows(run: PublishedRun) -> tuple[list[Row], str]:
@@ -232,8 +232,8 @@ def region_rows(run: PublishedRun) -> tuple[list[Row], str]:
             part = f"{unfinished:.{decimals(unfinished)}f}{unit}" if unfinished > 0.0 else "none"
         mean = f"{regions.mean[0, index]:.{digits}f}{unit}"
         rows.append((name, regions.definitions[index], mean, f"±{std:.{digits}f}{unit}", part))
-    stamp = when(run.times[0], run.times)
-    which = f"Area-weighted means over regions, {stamp}; all are in group regions of the run"
+    which = listed("Area-weighted means over regions", when(run.times[0], run.times))
+    which += "; all are in group regions of the run"
     return rows, which
 
 

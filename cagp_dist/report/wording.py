@@ -69,9 +69,9 @@ def at_depth(run: "PublishedRun") -> str:
 
 
 def when(time: np.datetime64, among: NDArray[np.datetime64]) -> str:
-    """``27 April 2017, 12:00 UTC``; the day where all times of a run are midnight; that it has none."""
+    """``27 April 2017, 12:00 UTC``; the day where all times are midnight; empty for a run without time."""
     if np.isnat(time):
-        return "without time"
+        return ""
     date, clock = str(time.astype("datetime64[m]")).split("T")
     year, month, day = date.split("-")
     said = f"{int(day)} {MONTHS[int(month) - 1]} {year}"
@@ -86,6 +86,11 @@ def when_all(times: NDArray[np.datetime64]) -> str:
     day, _, clock = last.partition(", ")
     last = clock if clock and first.startswith(f"{day},") else last
     return f"{first.removesuffix(' UTC')} to {last} ({len(times)} times)"
+
+
+def listed(*parts: str) -> str:
+    """Write what there is of a heading, with commas."""
+    return ", ".join(part for part in parts if part)
 
 
 def percent(share: float) -> str:

@@ -98,6 +98,15 @@ class Outcome:
         known = self.calibration.coords.get("time")
         return np.array(["NaT"], dtype="datetime64[ns]") if known is None else np.asarray(known.values)
 
+    def __repr__(self) -> str:
+        """Say where the run is and how it ended; the scores are in ``calibration``."""
+        place = self.published_as or "not published"
+        lines = [f"{self.status.value}, {place}{', already published' * self.already_done}"]
+        for name, scores in self.by_variable.items() or [("", self.calibration)]:
+            said = scores.attrs.get("calibration_statement", "")
+            lines += [f"{name}: {said}" if name else said] * bool(said)
+        return "\n".join(lines)
+
 
 def anything(prepared: PreparedJob) -> None:
     """Let every run go on."""

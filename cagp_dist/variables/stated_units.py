@@ -39,8 +39,10 @@ _ENDS = re.compile(
     re.IGNORECASE,
 )
 _OF_MANY = r"(?i:kelvin|celsius|fahrenheit|deg_?c|deg_?f|hpa|mbar|mm|cm)"
-_SAYS = re.compile(rf"(?i:{_OF_TEMPERATURE})_([KCF])|(?!.*_\d+_{_OF_MANY}$).*_({_OF_MANY})")
-"""Ends of names that can be nothing but a unit, and not that of a depth, level or threshold before it.
+_COUNTED = r"(?i:\d+|(?:ten|hundred|thousand|10|100|1000)ths?)"
+_SAYS = re.compile(rf"(?i:{_OF_TEMPERATURE})_([KCF])|(?!.*_{_COUNTED}_{_OF_MANY}$).*_({_OF_MANY})")
+"""Ends of names that can be nothing but a unit, and not that of a depth, level or threshold before it, nor
+one that values are tenths of, as those of ``rain_tenth_mm``.
 
 Others are taken for one where units are asked for.
 """
@@ -131,7 +133,9 @@ def stated_units(
 def unit_of_name(name: str) -> str:
     """Give the unit that the name of a quantity ends in, as ``tmax_K`` and ``rain_mm``; empty of others."""
     found = _ENDS.fullmatch(name)
-    return "" if found is None else (found[1] or found[2])
+    if found is None or re.fullmatch(rf".*_{_COUNTED}_", name[: found.start(found.lastindex or 0)]):
+        return ""
+    return found[1] or found[2]
 
 
 def extremes(parts: Iterable[NDArray[np.floating]]) -> tuple[float, float]:

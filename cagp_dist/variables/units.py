@@ -172,7 +172,8 @@ def symbol(units: str) -> str:
         return ""
     if (plain := plain_units(units)) in ("celsius", "fahrenheit"):
         return "°C" if plain == "celsius" else "°F"
-    return re.sub(r"(?<=[A-Za-z])-?\d+\b", lambda found: found[0].translate(_RAISED), units)
+    shown = re.sub(r"\bu(?=(?:g|m|s|l|L|mol|Pa|V|W|Sv|Gy|Bq)(?:-?\d+)?\b)", "µ", units)
+    return re.sub(r"(?<=[A-Za-z])-?\d+\b", lambda found: found[0].translate(_RAISED), shown)
 
 
 def squared(units: str) -> str:

@@ -216,5 +216,7 @@ def test_a_frame_says_which_region_it_shows() -> None:
     assert frame_of([8.0, 8.5], [50.0, 50.25], margin_degrees=0.0).text == "50°N to 50.25°N, 8°E to 8.5°E"
     around = frame_of(np.arange(-180.0, 180.0, 10.0), np.full(36, 65.0), margin_degrees=5.0)
     assert around.text == "60°N to 70°N"
+    british = frame_of([-11.0, 2.5], [49.5, 59.5], margin_degrees=0.0)
+    assert british.text == "49.5°N to 59.5°N, 11°W to 2.5°E"
     plane = frame_of_plane(np.array([600e3, 800e3]), np.array([5300e3, 5492e3]), unit="m")
     assert plane.text == "x 592 to 808, y 5,292 to 5,500 km"

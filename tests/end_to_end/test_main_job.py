@@ -147,6 +147,9 @@ def test_a_fitted_job_is_done_once_without_fitting_again(fitted, monkeypatch):
     again = run(fit_job(fitted.parents[1], scheduler="local"))
     assert again.already_done
     assert again.path == fitted
+    first, bars = repr(again).splitlines()
+    assert first == f"{again.status.value}, {fitted}, already published"
+    assert bars == again.calibration.attrs["calibration_statement"]
 
 
 @pytest.mark.exhaustive

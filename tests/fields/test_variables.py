@@ -21,7 +21,7 @@ from cagp_dist.variables import (
     variable_named,
     variable_of,
 )
-from cagp_dist.variables.units import conversion
+from cagp_dist.variables.units import conversion, symbol
 
 from ..joined import one_after_another
 from .fields import raw_dataset
@@ -176,6 +176,7 @@ def test_a_unit_at_the_end_of_a_name_is_stated():
     assert read_table({**rows, "tmax_K": [300.0]}, units="degC").values == pytest.approx([26.85])
     assert read_table({**rows, "rain_mm": [3.0]}, units="cm").values == pytest.approx([0.3])
     assert read_table({**rows, "wind_k": [3.0]}, units="m s-1").values == [3.0]
+    assert read({**rows, "rain_tenth_mm": [30.0]}, units="0.1 mm").points.units == "0.1 mm"
     with pytest.raises(DataError):
         read_table({**rows, "rain_mm": [3.0]}, units="hPa")
 
@@ -192,6 +193,7 @@ def test_a_unit_at_the_end_of_a_name_is_stated():
         ("temp_anomaly_degC", 1.0, ""), ("log_rain_mm", 1.0, ""), ("t2m_degC (K)", 284.0, "K"),
         ("soil_moisture_10_cm", 0.3, ""), ("t_850_hPa", 284.0, ""), ("days_over_10_mm", 3.0, ""),
         ("n_days_tmax_gt_30_degC", 3.0, ""),  # a depth, a level, thresholds
+        ("rain_tenth_mm", 30.0, ""), ("tmax_10ths_degC", 110.0, ""),
         ("t2_degC", 11.0, "degC"), ("rr24_mm", 3.0, "mm"), ("temp_1_air_degC", 11.0, "degC"),
     ],
 )  # fmt: skip
@@ -439,6 +441,21 @@ def test_units_are_published_as_cf_writes_them(units, published):
     """Also those of a store that was written before they were."""
     assert describe_variable("any", {"units": units})[0].units == published
     assert variable_of("any", {"units": units}).units == published
+
+
+@pytest.mark.parametrize(
+    ("units", "shown"),
+    [
+        ("ug m-3", "µg m⁻³"),
+        ("umol m-2 s-1", "µmol m⁻² s⁻¹"),
+        ("unit", "unit"),
+        ("m2", "m²"),
+        ("degC", "°C"),
+        ("1", ""),
+    ],
+)
+def test_units_are_shown_with_raised_powers_and_micro(units, shown):
+    assert symbol(units) == shown
 
 
 def test_a_number_before_the_unit_that_a_job_states_scales_any_variable():

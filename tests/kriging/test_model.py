@@ -356,6 +356,7 @@ def test_each_observation_is_left_out_of_fields_with_gaps():
     there = ~np.isnan(slow["observed"].values)
     np.testing.assert_allclose(alone["pit"].values[there], slow["pit"].values[there], rtol=1e-6)
     assert np.isfinite(alone["crps"])
+    assert alone.attrs["comment"].startswith("Each place is predicted from the other folds")
 
 
 def test_a_known_mean_goes_with_solvers_that_follow_the_data_of_several_fields():

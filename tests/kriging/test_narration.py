@@ -14,7 +14,7 @@ from cagp_dist.errors import ArgumentError, DataError, TimeLimitError
 from cagp_dist.fields.sources import SOURCES, Access
 from cagp_dist.likelihood.fit_work import FitSize, fit_work
 from cagp_dist.pipeline import narration
-from cagp_dist.pipeline.narration import SOONER, Narrator
+from cagp_dist.pipeline.narration import SOONER, SOONER_FIT, Narrator
 from cagp_dist.remedies import Remedy
 
 NUMBERS = {"lengthscale": 0.15, "variance": 25.0, "noise_std": 0.2, "mean": 285.0}
@@ -64,6 +64,17 @@ def test_what_is_done_and_how_far_it_is_is_logged_unless_it_is_not_wanted(
         assert records[0].message.startswith("solve: exact Cholesky, 3 observed points, 3 targets, memory")
         assert records[0].message.endswith(SOONER)
         assert records[1].message.startswith("solve: 25%, ")
+
+
+def test_what_would_take_less_time_is_said_once_of_a_fit_and_once_of_the_rest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="cagp_dist")
+    narrator = Narrator(shown=True)
+    for name in ("fit", "fit", "solve", "samples"):
+        narrator._tell(narration._Stage(name))
+    told = [each.message for each in caplog.records]
+    assert told == [f"fit. {SOONER_FIT}", "fit", f"solve. {SOONER}", "samples"]
 
 
 def test_what_is_shown_of_a_fit_with_several_starts_never_steps_back() -> None:

@@ -60,7 +60,7 @@ def test_values_that_are_wrong_hardly_count(hyperparameters: str) -> None:
 
 def test_keep_says_what_would_help_and_keeps_all() -> None:
     found = krige(table())
-    assert found.attrs["suspicious_values"].startswith("a few of 90 values look wrong")
+    assert found.attrs["suspicious_values"].startswith("A few of 90 values look wrong")
     assert 'outliers="robust"' in found.attrs["suspicious_values"]
     assert "outlier_probability" not in found
     assert "suspicious_values" not in krige(table(wrong=False)).attrs

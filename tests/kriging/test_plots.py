@@ -9,6 +9,7 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.cartography.chart_style import drawing_style
 from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging.drawn_maps import in_lines
 
 NUMBERS = {"kernel": "matern32", "lengthscale": 0.1, "variance": 4.0, "noise_std": 0.5, "mean": 10.0}
 TABLE = {
@@ -239,8 +240,13 @@ def test_titles_say_name_date_region_and_source_on_a_line_each():
     day = found.isel(time=0).cagp.plot("mean").axes[0]
     assert day.get_title(loc="left") == "mean of value, 2024-07-01"
     noon = found.isel(time=0).assign_coords(time=np.datetime64("2024-07-01T12:00", "ns"))
-    assert noon.cagp.plot("mean").axes[0].get_title(loc="left") == "mean of value, 2024-07-01 12:00"
+    assert noon.cagp.plot("mean").axes[0].get_title(loc="left") == "mean of value, 2024-07-01 12:00 UTC"
     _, own = plt.subplots(figsize=(4.0, 3.0))
     found.cagp.plot("std", field=0, ax=own)
     assert own.get_title(loc="left") == "standard deviation of value, 2024-07-01"
     assert not above(own)  # axes of others get no more than a title
+
+
+def test_no_title_parts_a_number_from_its_unit():
+    found = in_lines("probability that the field is above 500 mg kg⁻¹", 44)
+    assert found.split("\n") == ["probability that the field is above", "500\u00a0mg\u00a0kg⁻¹"]

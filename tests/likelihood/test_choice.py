@@ -37,9 +37,7 @@ def test_the_kernel_that_made_the_field_is_chosen(family, noise):
     assert result.log_likelihood == pytest.approx(alone.log_likelihood, abs=1e-2)
     others = [value for name, value in result.choice.crps.items() if name != family.__name__]
     assert all(value > result.choice.crps[family.__name__] for value in others)
-    assert result.choice.line().startswith(
-        f"{family.__name__}, chosen by the CRPS of each value by all others"
-    )
+    assert result.choice.line().startswith(f"{family.__name__}, chosen by leave-one-out errors (CRPS)")
     by_others = each_left_out(cagp.Prior(alone.prior.kernel, alone.prior.noise_variance), X, y)
     crps = Gaussian(by_others.mean, np.sqrt(by_others.variance)).crps(y[None]).mean()
     assert result.choice.crps[family.__name__] == pytest.approx(crps, rel=1e-3)

@@ -237,6 +237,22 @@ def test_scripts_are_shell(name):
         assert found.returncode == 0, found.stdout
 
 
+def test_the_script_for_slurm_says_that_it_is_to_be_submitted(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+    found = subprocess.run(
+        ["bash", str(DEPLOY / "slurm" / "job.sbatch")],
+        env={**environment, "CAGP_JOB": "job.toml"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert found.returncode == 1
+    assert "sbatch job.sbatch" in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_image_installs_locked_versions_with_their_digests():
     """Of what the lock files of the package have, and its build system; without the address of an index."""
     text = (ROOT / "requirements-image.lock").read_text()
