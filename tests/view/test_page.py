@@ -294,6 +294,16 @@ def test_what_the_observations_leave_of_the_prior_variance_is_hatched_and_fades(
 
 
 @pytest.mark.exhaustive
+def test_no_coast_line_goes_back_around_the_globe(open_page, world):
+    browser = open_page(world)
+    widest = browser.run(
+        f"{MAP}.getSource('coast').getData().then(found => Math.max(...found.geometry.coordinates.map(line =>"
+        " line.reduce((most, [x], k) => Math.max(most, k ? Math.abs(x - line[k - 1][0]) : 0), 0))))"
+    )
+    assert 0.0 < widest < 60.0
+
+
+@pytest.mark.exhaustive
 def test_it_works_without_a_mouse(open_page, world):
     browser = open_page(world)
     browser.run(f"{MAP}.getCanvas().focus()")
@@ -454,7 +464,7 @@ def test_a_result_in_memory_is_shown_without_a_date_where_it_has_none(open_page)
     mean = latitude[:, None] + 0.1 * longitude
     result = xr.Dataset(
         {
-            name: (("latitude", "longitude"), held, {"units": "degC"})
+            name: (("latitude", "longitude"), held, {"units": "ug m-3"})
             for name, held in (("mean", mean), ("std", 0.1 * mean))
         },
         {"latitude": latitude, "longitude": longitude},
@@ -465,4 +475,5 @@ def test_a_result_in_memory_is_shown_without_a_date_where_it_has_none(open_page)
     browser.click(*place_of(browser, 50.2, 14.8))
     assert chosen(browser)[:2] == (50.0, 15.0)
     assert browser.text("#value").startswith("51.5 ±")
+    assert "µg m⁻³" in browser.text("#value")
     notebook._close()

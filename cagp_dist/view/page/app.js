@@ -21,12 +21,16 @@ let wanted = 0; // counts what was asked for: what comes late is dropped
 // --- words and numbers
 
 const offsetOf = layer => (layer.absolute && run.isTemperature ? CELSIUS : 0);
+const raised = power => power.replace(/[-\d]/g, sign => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]);
 const unitOf = absolute =>
   (run.isTemperature && absolute) || run.units === "degC"
     ? "°C"
     : run.units === "1"
       ? ""
-      : run.units.replace(/\*\*/g, "").replace(/-(\d)/g, "⁻$1").replace(/⁻1/g, "⁻¹").replace(/⁻2/g, "⁻²");
+      : run.units
+          .replace(/\*\*/g, "")
+          .replace(/\bu(?=(?:g|m|s|l|L|mol|Pa|V|W|Sv|Gy|Bq)(?:-?\d+)?\b)/g, "µ")
+          .replace(/(?<=[A-Za-z])-?\d+\b/g, raised);
 const withUnit = (text, absolute) => `${text} ${unitOf(absolute)}`.trim();
 
 function stampOf(k) {

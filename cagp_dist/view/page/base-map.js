@@ -98,8 +98,17 @@ export async function drawCoast(map, isFine) {
   const lines = [[]];
   const address = isFine ? "coastline-fine.npy" : "coastline.npy";
   for (const [x, y] of rowsOf(await (await fetch(address)).arrayBuffer())) {
-    if (Number.isNaN(x)) lines.push([]);
-    else lines.at(-1).push([x, y]);
+    if (Number.isNaN(x)) {
+      lines.push([]);
+      continue;
+    }
+    const step = lines.at(-1).length ? x - lines.at(-1).at(-1)[0] : 0;
+    if (Math.abs(step) > 180) {
+      // over the antimeridian: on to its other side, and not back around the globe
+      lines.at(-1).push([x - 360 * Math.sign(step), y]);
+      lines.push([]);
+    }
+    lines.at(-1).push([x, y]);
   }
   map.getSource("coast").setData(
     feature(
