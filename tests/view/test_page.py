@@ -304,6 +304,15 @@ def test_no_coast_line_goes_back_around_the_globe(open_page, world):
 
 
 @pytest.mark.exhaustive
+def test_the_first_picture_of_large_maps_waits_for_one_of_unfinished_computation(open_page, tmp_path):
+    publish_viewed(tmp_path, np.linspace(-90.0, 90.0, 181), np.arange(0.0, 360.0, 0.5), times=DAYS[:12])
+    browser = open_page(tmp_path)
+    asked = [url for url in browser.requests if "std_computational" in url]
+    assert 0 < len(asked) <= 3  # parts of one plane
+    assert "Unfinished computation" in browser.text("#layers")
+
+
+@pytest.mark.exhaustive
 def test_it_works_without_a_mouse(open_page, world):
     browser = open_page(world)
     browser.run(f"{MAP}.getCanvas().focus()")

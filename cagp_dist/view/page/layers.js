@@ -3,6 +3,7 @@ import { rangeOf, rangePlanes } from "./run.js";
 
 const LEAVES_NOTHING = new Set(["exact", "solved"]); // statuses of solves
 const ASKED = 12; // times
+const FEW = 100_000; // values of a time
 
 export async function layersOf(run) {
   const { arrays, variable, map, errors, points } = run;
@@ -113,14 +114,15 @@ export async function layersOf(run) {
 }
 
 // Whether the solve left anything to compute: of an exact one there is nothing. Asked where values are few, of many
-// times at some, evenly spread.
+// times at some, evenly spread; of maps of many values at the newest time alone, as the first picture waits for it.
 async function isUnfinished({ arrays, attrs, variable, times }, group) {
   if (LEAVES_NOTHING.has(attrs.status)) return false;
   const name = `${variable}_std_computational`;
   const where = arrays.has("posterior", name) ? "posterior" : group;
   const some = Array.from({ length: ASKED }, (_, k) => Math.round((k * (times.length - 1)) / (ASKED - 1)));
-  const planes = [...new Set(some)].map(time => arrays.plane(where, name, time));
-  return (await Promise.all(planes)).some(values => values.some(each => each > 0));
+  const newest = await arrays.plane(where, name, times.length - 1);
+  const planes = newest.length > FEW ? [] : [...new Set(some)].map(time => arrays.plane(where, name, time));
+  return [newest, ...(await Promise.all(planes))].some(values => values.some(each => each > 0));
 }
 
 async function differences({ arrays, variable }, time) {
