@@ -5,6 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -21,6 +22,7 @@ from cagp_dist.report.published import MeanMap
 from cagp_dist.store.group_dataset import AXES, own_dims
 from cagp_dist.store.zarr_arrays import open_group
 
+WIDE_DEGREES = 90.0  # Of a map on which coastlines of 1:110 million cannot be told from finer ones
 PIXELS_WIDE = 360  # Of a thumbnail: enough for screens with two pixels to a point
 SHAPE = (0.5, 0.75)  # Height over width, at least and at most; a map that is taller leaves its sides empty
 
@@ -103,9 +105,8 @@ def thumbnail(picture: Picture, scale: ColourScale) -> str:
                 norm=limits,
             )
             ink, strength = MUTED, 0.8
-        line = axes.plot(
-            *coastlines(frame, scale="110m"), color=ink, linewidth=0.5, alpha=strength, zorder=2
-        )[0]
+        shore = coastlines(frame, scale=_scale_of(frame))
+        line = axes.plot(*shore, color=ink, linewidth=0.5, alpha=strength, zorder=2)[0]
         line.set_clip_path(rim)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=PIXELS_WIDE / 3.6, transparent=True)
@@ -169,3 +170,9 @@ def _fewer_colours(png: io.BytesIO) -> bytes:
     with Image.open(png) as image:
         image.quantize(colors=96, method=Image.Quantize.FASTOCTREE).save(reduced, format="png", optimize=True)
     return reduced.getvalue()
+
+
+def _scale_of(frame: Frame | PlaneFrame) -> Literal["50m", "110m"]:
+    """Choose coastlines: coarse ones where the map is wide."""
+    wide = isinstance(frame, Frame) and frame.east - frame.west > WIDE_DEGREES
+    return "110m" if wide else "50m"
