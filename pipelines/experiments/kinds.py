@@ -11,8 +11,10 @@ in ``values_advice`` or ``suspicious_values`` which argument helps: *proposed* i
 Prints the CRPS of the field as a ratio of means over fields to that of kriging with the covariance, mean and
 noise that made it, which knows the transform, which values are wrong, and z where there is no rain; how many
 values of the field intervals hold; and for how many fields something is proposed. What lies below zero is
-spread evenly over the probability of zero. *Censored* are zeros with the true numbers and transform by a map
-that sees only where it is dry, which no method knows more about. Standard errors are over fields.
+spread evenly over the probability of zero. *Plugged in* are zeros with parameters that count as known once
+they are fitted; up to 200 places they are integrated over otherwise. *Censored* are zeros with the true
+numbers and transform by a map that sees only where it is dry, which no method knows more about. Standard
+errors are over fields.
 """
 
 import re
@@ -43,7 +45,7 @@ NOISE = {"smooth": 0.1, "t3 noise": 0.75**2, "rounded": 0.5 + 1.0 / 12.0}  # var
 OF_LOGARITHMS = 0.2**2
 ALL = {"transform": "auto", "outliers": "robust", "anisotropy": "auto"}
 PROPOSALS = ("values_advice", "suspicious_values")
-WAYS = ("today", "proposed", "all", "censored")
+WAYS = ("today", "proposed", "plugged in", "all", "censored")
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,8 @@ def rows(kind: str, n: int, fields: int) -> Iterator[Sequence[str]]:
             if way == "proposed" and not settings["proposed"]:
                 scored[way], scored["proposed seconds"] = scored["today"], scored["today seconds"]
                 continue
+            if way == "plugged in" and kind == "zeros":
+                settings[way] = {**settings["proposed"], "hyperparameters": "plug-in"}
             if way not in settings:
                 continue
             distribution, proposals = mapped(case, settings[way])

@@ -338,7 +338,8 @@ def test_kinds_are_mapped_as_they_are_and_as_proposed(capsys):
     script("kinds").main(["--quick", "--kinds", "plain", "lognormal", "zeros", "--n", "60", "--fields", "2"])
     head, *rows = printed_rows(capsys.readouterr().out)
     found = [dict(zip(head, row, strict=True)) for row in rows]
-    assert [row["arguments"] for row in found] == ["today", "proposed", "all", *2 * ["today", "proposed"]]
+    both = ["today", "proposed"]
+    assert [row["arguments"] for row in found] == [*both, "all", *both, *both, "plugged in", "censored"]
     ratio = [float(row["CRPS over known"].split()[0]) for row in found]
     assert min(ratio) > 0.9
     assert ratio[4] < ratio[3]
