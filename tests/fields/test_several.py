@@ -96,7 +96,7 @@ def test_what_is_wrong_with_several_files_is_named(months, tmp_path):
     with pytest.raises(DataError) as refusal:
         open_file(str(folder), scratch=tmp_path)
     assert refusal.value.key == "damaged"
-    said = r"no file that can be read has 2021-01-01T00:00\. .*t2m_cut\.nc: cannot be decoded"
+    said = r"are not in the source: 2021-01-01T00:00\. .* 1 file of it cannot be read\."
     with pytest.raises(DataError, match=said):
         open_file(str(folder), Selection(times=["2020-01-31", "2021-01-01"]), scratch=tmp_path)
     (folder / "t2m_cut.nc").write_bytes(netcdf4(raw.isel(latitude=[0, 1])))
