@@ -39,8 +39,8 @@ _ENDS = re.compile(
     re.IGNORECASE,
 )
 _OF_MANY = r"(?i:kelvin|celsius|fahrenheit|deg_?c|deg_?f|hpa|mbar|mm|cm)"
-_COUNTED = r"(?i:\d+|(?:ten|hundred|thousand|10|100|1000)ths?)"
-_SAYS = re.compile(rf"(?i:{_OF_TEMPERATURE})_([KCF])|(?!.*_{_COUNTED}_{_OF_MANY}$).*_({_OF_MANY})")
+_PARTS = r"(?i:(?:ten|hundred|thousand|10|100|1000)ths?)"
+_SAYS = re.compile(rf"(?i:{_OF_TEMPERATURE})_([KCF])|(?!.*_(?:\d+|{_PARTS})_{_OF_MANY}$).*_({_OF_MANY})")
 """Ends of names that can be nothing but a unit, and not that of a depth, level or threshold before it, nor
 one that values are tenths of, as those of ``rain_tenth_mm``.
 
@@ -133,7 +133,7 @@ def stated_units(
 def unit_of_name(name: str) -> str:
     """Give the unit that the name of a quantity ends in, as ``tmax_K`` and ``rain_mm``; empty of others."""
     found = _ENDS.fullmatch(name)
-    if found is None or re.fullmatch(rf".*_{_COUNTED}_", name[: found.start(found.lastindex or 0)]):
+    if found is None or re.fullmatch(rf".*_{_PARTS}_", name[: found.start(found.lastindex or 0)]):
         return ""
     return found[1] or found[2]
 

@@ -205,6 +205,20 @@ def test_a_unit_that_a_name_ends_in_is_that_of_the_result_where_it_can_be_nothin
         assert read(field).points.units == units
 
 
+@pytest.mark.parametrize(
+    ("name", "units", "factor"),
+    [
+        ("wind_speed_10_kmh", "m s-1", 1.0 / 3.6), ("wind_10_mph", "m s-1", 0.44704),
+        ("gust_10_kts", "m s-1", 1852.0 / 3600.0), ("snow_24_cm", "mm", 10.0), ("rain_24_mm", "cm", 0.1),
+        ("rain_tenth_mm", "mm", 1.0), ("rain_tenths_mm", "mm", 1.0), ("tmax_10ths_degC", "degC", 1.0),
+        ("rain_hundredths_cm", "mm", 1.0),  # the unit is not that of the numbers
+    ],
+)  # fmt: skip
+def test_a_number_before_the_unit_that_a_name_ends_in_does_not_hide_it(name, units, factor):
+    found = read_table({"lat": [1.0], "lon": [2.0], name: [20.0]}, units=units)
+    assert found.values == pytest.approx([20.0 * factor])
+
+
 def test_a_unit_that_is_not_one_of_the_quantity_is_refused():
     with pytest.raises(DataError) as refused:
         canonical(cmip("psl", drawn(14.5, 0.1), units="psi"), selection=Selection(value="psl"))
