@@ -25,6 +25,7 @@ import cagp_dist as cagp
 from cagp_dist.predictive import Gaussian
 from pipelines.experiments.kernel_rules import tables
 from pipelines.experiments.output import parser, print_table
+from pipelines.proof.problems import of_observations
 
 Array = NDArray[np.float64]
 
@@ -137,8 +138,8 @@ def public_rows(folder: Path) -> Iterator[Sequence[str]]:
                     **settings,
                 )
             error = found["mean"].values - case.truth
-            crps = Gaussian(found["mean"].values, np.hypot(found["std"].values, found.attrs["noise_std"]))
-            scores = np.abs(error).mean(), np.sqrt(np.mean(error**2)), crps.crps(case.truth).mean()
+            crps = of_observations(found).crps(case.truth).mean()
+            scores = np.abs(error).mean(), np.sqrt(np.mean(error**2)), crps
             cells.append(", ".join(f"{score:.4g}" for score in scores))
         ellipse = [found.attrs.get(f"anisotropy_{of}", np.nan) for of in ("ratio", "azimuth_degrees")]
         yield name, *cells, "" if np.isnan(ellipse).any() else "{:.1f}, {:.0f}".format(*ellipse)
