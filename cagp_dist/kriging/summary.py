@@ -17,6 +17,7 @@ from cagp_dist.pipeline.defaults import INTERVAL
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.labelled_fit import variances_of
 from cagp_dist.pipeline.observations import Observations
+from cagp_dist.predictive.transforms import Identity
 from cagp_dist.text import counted, digits_text
 
 
@@ -25,6 +26,8 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
     result = learned.result
     points, unit = observed.points, "".join(f" {text}" for text in observed.units.values())
     transform = points.transform
+    if isinstance(transform, Identity):  # with limits of detection
+        transform = None
     if transform is not None:
         unit = ""
     noise = np.sqrt(learned.noise_variance)

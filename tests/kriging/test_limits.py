@@ -59,6 +59,16 @@ def test_a_logarithm_of_values_with_limits_is_the_map_of_logarithms():
     assert np.isfinite([left[name].item() for name in ("rmse", "crps", "nll")]).all()
 
 
+def test_the_summary_names_a_transform_where_there_is_one():
+    observed = table_of(Z, LIMITS)
+    observed["zinc (mg kg-1)"] = observed.pop("zinc")
+    plain = cagp.Kriging(prior=PRIOR, progress=False, columns={"limit": "lod"}, value="zinc").fit(observed)
+    assert "transform" not in plain.summary()
+    assert f"noise std    {np.sqrt(0.05):.4g} mg kg-1" in plain.summary()
+    log = fitted(np.exp(Z), np.exp(LIMITS), transform="log").summary()
+    assert "transform    z = log(y); all below is of z" in log
+
+
 def test_pit_values_are_uniform_with_those_below_limits():
     """Of the values that were measured alone they are not: these are the higher ones."""
     every, measured = [], []
