@@ -106,9 +106,14 @@ def map_title(label: str, stamp: str, letters: int) -> tuple[str, str]:
     return "\n".join(in_lines(line, letters) for line in lines if line), more
 
 
+_NUMBER = re.compile(r"(?<![\w.,:-])([-−]?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?) (?=[^\W\d]|[%°])")
+"""A number before a unit; also a time of day before UTC, but no date before a time."""
+
+
 def in_lines(text: str, letters: int) -> str:
     """Write a text in lines of so many letters, where no number is parted from its unit."""
-    return fill(re.sub(r"(?<=\d) (?=\S)| (?=\S*[⁻¹²³])", "\u00a0", text), letters)
+    held = _NUMBER.sub("\\1\u00a0", re.sub(r" (?=\S*[⁻¹²³])", "\u00a0", text))
+    return fill(held, letters)
 
 
 def _region_and_source(frame: Frame | PlaneFrame, dataset: xr.Dataset) -> str:

@@ -250,3 +250,7 @@ def test_titles_say_name_date_region_and_source_on_a_line_each():
 def test_no_title_parts_a_number_from_its_unit():
     found = in_lines("probability that the field is above 500 mg kg⁻¹", 44)
     assert found.split("\n") == ["probability that the field is above", "500\u00a0mg\u00a0kg⁻¹"]
+    narrow = in_lines("precipitation 2020-01-01 12:00 UTC", 18)
+    assert narrow.split("\n") == ["precipitation", "2020-01-01", "12:00\u00a0UTC"]
+    found = in_lines("days 1 2 3, below -5.5 °C, 1e-3 mm", 12)
+    assert found.split("\n") == ["days 1 2 3,", "below", "-5.5\u00a0°C,", "1e-3\u00a0mm"]
