@@ -313,6 +313,26 @@ def test_the_first_picture_of_large_maps_waits_for_one_of_unfinished_computation
 
 
 @pytest.mark.exhaustive
+def test_unfinished_computation_of_earlier_times_alone_is_found_after_the_first_picture(open_page, tmp_path):
+    latitude, longitude, share = np.linspace(-90.0, 90.0, 181), np.arange(0.0, 360.0, 0.5), np.zeros(24)
+    share[:2] = 0.2
+    publish_viewed(tmp_path, latitude, longitude, times=DAYS[:24], unfinished=share)
+    browser = open_page(tmp_path)
+    browser.until("document.querySelector('#layers').innerText.includes('Unfinished computation')")
+    labels = browser.run("[...document.querySelectorAll('#layers button')].map(each => each.value)")
+    assert labels[:3] == ["mean", "std", "computation"]
+    names = [url.partition("/map/")[2] for url in browser.requests]
+    first = next(k for k, name in enumerate(names) if name.startswith("t2m_mean/c"))
+    asked = [k for k, name in enumerate(names) if name.startswith("t2m_std_computational/c")]
+    assert min(asked) < first < max(asked)
+    browser.run("document.querySelector('#layers [value=computation]').click()")
+    browser.until("document.documentElement.dataset.shown === 'computation 23'")
+    browser.run("location.reload()")
+    browser.until("document.documentElement.dataset.shown === 'computation 23'")
+    assert not browser.console
+
+
+@pytest.mark.exhaustive
 def test_it_works_without_a_mouse(open_page, world):
     browser = open_page(world)
     browser.run(f"{MAP}.getCanvas().focus()")

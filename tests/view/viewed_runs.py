@@ -43,11 +43,13 @@ def publish_viewed(
     points: int = 200,
     coarse: int | None = None,
     skewed: bool = False,
+    unfinished: np.ndarray | float = 0.2,
     attributes: dict[str, object] | None = None,
 ) -> Path:
     """Publish a run; cells where ``blank`` is true have no value, ``coarse`` thins the map of error bars.
 
-    ``skewed``: recalibrated, with quantiles further above the mean than below.
+    ``skewed``: recalibrated, with quantiles further above the mean than below. ``unfinished`` is the share of
+    the map's standard deviations, also of each time, that is left to compute.
     """
     rng, stamps = np.random.default_rng(3), np.array(times, dtype="datetime64[s]")
     y = rng.uniform(latitude.min(), latitude.max(), points)
@@ -65,7 +67,8 @@ def publish_viewed(
         "observations": values_group("observations", **place, values=observed),
     }
     if with_map:
-        groups["map"] = _map(stamps, latitude, longitude, blank, with_errors=coarse is None, skewed=skewed)
+        of_errors = {"with_errors": coarse is None, "skewed": skewed, "unfinished": unfinished}
+        groups["map"] = _map(stamps, latitude, longitude, blank, **of_errors)
     if with_map and coarse is not None:
         groups["map_std"] = _map(stamps, latitude[::coarse], longitude[::coarse], None, skewed=skewed)
     said = {"prior": {"kernel": "matern32", "variance": 22.0}, "noise_variance": NOISE, "train_count": points}
@@ -74,14 +77,15 @@ def publish_viewed(
         return publish(root, groups, run_key=key, attributes={**said, **(attributes or {})})
 
 
-def _map(stamps, latitude, longitude, blank, *, with_errors=True, skewed=False):
+def _map(stamps, latitude, longitude, blank, *, with_errors=True, skewed=False, unfinished=0.2):
     """A group on a grid, with computational error bars."""
     rows, columns = np.meshgrid(latitude, longitude, indexing="ij")
     mean = np.stack([temperature(rows, columns, step) for step in range(len(stamps))])
     std = error_bar(rows, columns)
     if blank is not None:
         mean, std = np.where(blank, np.nan, mean), np.where(blank, np.nan, std)
-    errors = {"std": std, "noise_variance": NOISE, "computational_std": 0.2 * std} if with_errors else {}
+    part = np.reshape(unfinished, (-1, 1, 1)) * std if np.ndim(unfinished) else unfinished * std
+    errors = {"std": std, "noise_variance": NOISE, "computational_std": part} if with_errors else {}
     if skewed and with_errors:
         scaled = 1.3 * np.broadcast_to(std, mean.shape)
         steps = [mean + (step if step < 0.0 else 2.0 * step) * scaled for step in LEVEL_STEPS]

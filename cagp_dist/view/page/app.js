@@ -523,24 +523,35 @@ function takeKey(event) {
   event.preventDefault();
 }
 
+function buttonOf({ id, label, title }) {
+  const made = Object.assign(document.createElement("button"), {
+    type: "button",
+    value: id,
+    textContent: label,
+    title,
+  });
+  made.setAttribute("role", "radio");
+  made.setAttribute("aria-label", title);
+  made.addEventListener("click", () => {
+    state.layer = id;
+    show();
+  });
+  return made;
+}
+
+// A layer that has values at earlier times alone is found after the first picture.
+async function findLayersOfEarlierTimes() {
+  const found = await layersOf(run, { ofAllTimes: true });
+  found.forEach((each, k) => {
+    if (layers.some(({ id }) => id === each.id)) return;
+    layers.splice(k, 0, each);
+    $("layers").insertBefore(buttonOf(each), $("layers").children[k] ?? null);
+  });
+  describe();
+}
+
 function wire() {
-  $("layers").replaceChildren(
-    ...layers.map(({ id, label, title }) => {
-      const made = Object.assign(document.createElement("button"), {
-        type: "button",
-        value: id,
-        textContent: label,
-        title,
-      });
-      made.setAttribute("role", "radio");
-      made.setAttribute("aria-label", title);
-      made.addEventListener("click", () => {
-        state.layer = id;
-        show();
-      });
-      return made;
-    }),
-  );
+  $("layers").replaceChildren(...layers.map(buttonOf));
   const repaint = () => show();
   for (const id of ["hatch", "fade"]) $(id).addEventListener("change", repaint);
   $("smooth").addEventListener("change", repaint);
@@ -675,7 +686,9 @@ async function start() {
   const told = await about();
   const { path, contents } = asked(told);
   run = await openRun(new URL(path, location.href).href, contents);
+  const stated = new URLSearchParams(location.hash.slice(1)).get("layer");
   layers = await layersOf(run);
+  if (stated && layerNamed(stated).id !== stated) layers = await layersOf(run, { ofAllTimes: true });
   const at = fromAddress();
   // the first chunk is on its way while the map is made
   layerNamed(state.layer)
@@ -701,6 +714,7 @@ async function start() {
   if (at) choose(...at);
   offerSeries(told);
   if (told.live) lookForNewer(path);
+  findLayersOfEarlierTimes().catch(() => {}); // a time that cannot be read says so where it is looked at
 }
 
 start().catch(fail);

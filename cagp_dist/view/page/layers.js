@@ -5,7 +5,9 @@ const LEAVES_NOTHING = new Set(["exact", "solved"]); // statuses of solves
 const ASKED = 12; // times
 const FEW = 100_000; // values of a time
 
-export async function layersOf(run) {
+// What depends on values is asked of the newest time where maps are large, as the first picture waits for it; with
+// ofAllTimes also of others.
+export async function layersOf(run, { ofAllTimes = false } = {}) {
   const { arrays, variable, map, errors, points } = run;
   const group = errors ?? "posterior"; // with error bars
   const has = name => arrays.has(group, `${variable}_${name}`);
@@ -13,7 +15,7 @@ export async function layersOf(run) {
     group: where,
     read: time => arrays.plane(where, `${variable}_${name}`, time),
   });
-  const unfinished = has("std_computational") && (await isUnfinished(run, group));
+  const unfinished = has("std_computational") && (await isUnfinished(run, group, ofAllTimes));
   const noisy = (await rangeOf(run, group)).noisy;
   const said = run.ofCells
     ? "of the mean over the cell"
@@ -113,16 +115,22 @@ export async function layersOf(run) {
   return found;
 }
 
-// Whether the solve left anything to compute: of an exact one there is nothing. Asked where values are few, of many
-// times at some, evenly spread; of maps of many values at the newest time alone, as the first picture waits for it.
-async function isUnfinished({ arrays, attrs, variable, times }, group) {
+// Whether the solve left anything to compute: of an exact one there is nothing. Asked of many times at some, evenly
+// spread, the newest first.
+async function isUnfinished({ arrays, attrs, variable, times }, group, ofAllTimes) {
   if (LEAVES_NOTHING.has(attrs.status)) return false;
   const name = `${variable}_std_computational`;
   const where = arrays.has("posterior", name) ? "posterior" : group;
-  const some = Array.from({ length: ASKED }, (_, k) => Math.round((k * (times.length - 1)) / (ASKED - 1)));
-  const newest = await arrays.plane(where, name, times.length - 1);
-  const planes = newest.length > FEW ? [] : [...new Set(some)].map(time => arrays.plane(where, name, time));
-  return [newest, ...(await Promise.all(planes))].some(values => values.some(each => each > 0));
+  const last = times.length - 1;
+  const some = new Set(Array.from({ length: ASKED }, (_, k) => Math.round(last - (k * last) / (ASKED - 1))));
+  const planeOf = time => arrays.plane(where, name, time);
+  const isLeft = values => values.some(each => each > 0);
+  const newest = await planeOf(last);
+  if (isLeft(newest)) return true;
+  some.delete(last);
+  if (newest.length <= FEW) return (await Promise.all([...some].map(planeOf))).some(isLeft);
+  if (ofAllTimes) for (const time of some) if (isLeft(await planeOf(time))) return true; // one in memory at once
+  return false;
 }
 
 async function differences({ arrays, variable }, time) {
