@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from cagp_dist.arrays import Array, Indices, Times
+from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.axes import on_plane
 from cagp_dist.fields.calendars import noting
@@ -50,7 +50,7 @@ from cagp_dist.kernels import DEPTH, VARIABLE
 from cagp_dist.pipeline import Observations
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.store.batches import marked, preliminary_times, still_preliminary
-from cagp_dist.store.published_variables import CONVENTIONS, STATION_NAME
+from cagp_dist.store.published_variables import BELOW_LIMIT, CONVENTIONS, STATION_NAME
 from cagp_dist.text import shown_time
 from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable, range_error, variable_of
 from cagp_dist.variables.stated_units import Units, extremes, stated_units
@@ -448,6 +448,7 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> O
             dropped_missing=int(field.attrs.get("dropped_missing", 0)),
             names=None if names is None else names.values,
             beside=beside,
+            limits=limits_of(field),
         )
         if several:
             return replace(found, missing_places=field.attrs[MISSING])
@@ -483,6 +484,12 @@ def depths_of(field: xr.Dataset) -> Depths | None:
     if (held := field.coords.get(DEPTH)) is None:
         return None
     return Depths(held.values, str(held.attrs[NAMED]), str(held.attrs.get("units", "")))
+
+
+def limits_of(field: xr.Dataset) -> Mask | None:
+    """Which values (T, n) of a canonical field of points are limits of detection, where some are."""
+    held = field.coords.get(BELOW_LIMIT)
+    return None if held is None else np.asarray(held.values, dtype=np.bool_)
 
 
 def space_of(field: xr.Dataset) -> Space:

@@ -50,7 +50,7 @@ from cagp_dist.pipeline import Observations
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, CRSLike, Space
 from cagp_dist.space.systems import describes_system
-from cagp_dist.store.published_variables import COORDINATES
+from cagp_dist.store.published_variables import BELOW_LIMIT, COORDINATES
 from cagp_dist.text import counted, shown_time
 from cagp_dist.variables import Transform, field_name, log1p_of, variable_named
 from cagp_dist.variables.stated_units import extremes, stated_units
@@ -223,6 +223,9 @@ def _observed(
         source = open_named(source, wanted, progress)
         known = "noise_std" if "noise_std" in source.coords else None  # of points
         columns = {DEPTH: DEPTH} if DEPTH in wanted.columns else {}
+        if (limits := source.coords.get(BELOW_LIMIT)) is not None:  # each is its value there
+            source = source.assign_coords(limit=source.where(limits)).drop_vars(BELOW_LIMIT)
+            columns["limit"] = "limit"
         wanted = Selection(noise_std=known, static=wanted.static, columns=columns, limits=wanted.limits)
     if isinstance(source, str) and source.startswith("table:"):
         source = source.removeprefix("table:")

@@ -12,6 +12,7 @@ import numpy as np
 from cagp_dist.arrays import Marks
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.remedies import Setting
+from cagp_dist.store.published_variables import BELOW_LIMIT
 from cagp_dist.text import nearest, without_secrets
 from cagp_dist.variables import Transform, canonical_name, log1p_of
 
@@ -212,6 +213,12 @@ def _in_logarithms(field: "xr.Dataset") -> "xr.Dataset":
     """Transform a field in canonical form."""
     if "noise_std" in field.coords:
         raise noise_of_transformed()
+    if (limits := field.coords.get(BELOW_LIMIT)) is not None:
+        from cagp_dist.pipeline.censoring import beside_limits
+
+        raise ArgumentError(
+            beside_limits(int(limits.sum()), {'transform "log1p"': True}), key="limits-with-others"
+        )
     (name,) = field.data_vars
     held = field[name]
     variable, values = log1p_of(held.values, str(name), held.attrs)

@@ -27,7 +27,7 @@ from cagp_dist.fields.selection import (
 from cagp_dist.fields.tables import MeasuredFields, Table, by_time_and_place, read_rows
 from cagp_dist.kernels import DEPTH
 from cagp_dist.space import CRSLike
-from cagp_dist.store.published_variables import CONVENTIONS, STATION_NAME, about_depth
+from cagp_dist.store.published_variables import BELOW_LIMIT, CONVENTIONS, STATION_NAME, about_depth
 from cagp_dist.variables import Variable, describe_variable, range_error
 
 
@@ -70,6 +70,8 @@ def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -
     for axis, names in fields.labels.items():
         called = np.array([*names, ""])  # the last one is that of `NO_LABEL`
         coordinates[axis] = (PLACE, called[fields.static[axis].astype(np.intp)], LABEL)
+    if fields.below is not None:
+        coordinates[BELOW_LIMIT] = (("time", PLACE), fields.below)
     if (deep := fields.depths) is not None:
         coordinates[DEPTH] = (PLACE, deep.values, {NAMED: deep.name, **about_depth(deep.units)})
     return xr.Dataset(
@@ -122,10 +124,13 @@ def _selected(fields: MeasuredFields, what: str, selection: Selection) -> Measur
         raise ConfigurationError(
             f"{what} has no measurement in the area and at the times of the job.", key="empty-area"
         )
+    chosen_values = np.ix_(rows, kept)
+    below = None if fields.below is None else fields.below[chosen_values]
     return replace(
         fields,
         **vars(fields.at(kept)),
-        values=fields.values[np.ix_(rows, kept)],
+        values=fields.values[chosen_values],
+        below=below if below is not None and below.any() else None,
         times=moments[rows],
         noise_std=None if fields.noise_std is None else fields.noise_std[kept],
     )

@@ -13,24 +13,34 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.digest import joint_sha256
+from cagp_dist.errors import ConfigurationError
 from cagp_dist.fields.canonical import (
     MISSING,
     VALUES,
     VARIABLES,
     field_variable,
     labels_of,
+    limits_of,
     observation_points,
 )
 from cagp_dist.fields.gridded import LABEL, PLACE
 from cagp_dist.kernels import DEPTH, VARIABLE
 from cagp_dist.pipeline import Observations
+from cagp_dist.pipeline.censoring import beside_limits
 from cagp_dist.pipeline.labels import rows_at_places
 from cagp_dist.store.batches import PRELIMINARY
 
 
 def together(fields: Sequence[xr.Dataset]) -> xr.Dataset:
-    """Put fields in canonical form, each of one variable, together as points; `DataError` if they cannot."""
+    """Put fields in canonical form, each of one variable, together as points; `DataError` if they cannot.
+
+    `ConfigurationError` where values are limits of detection.
+    """
     variables = [field_variable(field) for field in fields]
+    limits = [each for field in fields if (each := limits_of(field)) is not None]
+    if limits:
+        count = sum(int(each.sum()) for each in limits)
+        raise ConfigurationError(beside_limits(count, {"several variables": True}), key="limits-with-others")
     found = Observations.together([observation_points(field, gaps="keep") for field in fields], axis=VARIABLE)
     labels, space = found.beside[VARIABLE].astype(np.intp), found.space
     of_all = np.column_stack(rows_at_places(found))

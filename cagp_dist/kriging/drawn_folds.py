@@ -12,7 +12,7 @@ from cagp_dist.cartography.colour_scale import DIFFERENCES, scale_of
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal, located
 from cagp_dist.kriging.drawn_maps import draw_map, frame_around, own_figure
-from cagp_dist.kriging.map_dataset import BELOW_LIMIT
+from cagp_dist.store.published_variables import BELOW_LIMIT
 from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:

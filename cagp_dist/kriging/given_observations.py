@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.checks import check_memory_limit, check_positive, check_word
-from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.backgrounds import read_background
 from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.column_roles import column_roles
@@ -28,6 +28,7 @@ from cagp_dist.kriging.map_targets import of_array, of_table
 from cagp_dist.kriging.observed_areas import CELLS, areas_of_table, check_areas, with_areas, with_cells
 from cagp_dist.means import WithCovariates
 from cagp_dist.pipeline.background import Background
+from cagp_dist.pipeline.censoring import beside_limits, check_seen
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
 from cagp_dist.pipeline.fitted_model import families
 from cagp_dist.pipeline.integration import check_hyperparameters
@@ -40,7 +41,6 @@ from cagp_dist.prior import Prior
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, Space, plane_of
 from cagp_dist.space_time import SpaceTimeOf
-from cagp_dist.text import counted
 from cagp_dist.variables import Transform
 from cagp_dist.warned import warn
 
@@ -180,7 +180,8 @@ def _check_depths(model: "Kriging", observed: ObservedObject) -> None:
 
 def _check_limits(model: "Kriging", observed: ObservedObject, *, part: bool) -> None:
     """Refuse limits of detection beside what takes values alone."""
-    if observed.points.limits is None:
+    limits = observed.points.limits
+    if limits is None:
         return
     given = {
         "several variables": part,
@@ -192,12 +193,8 @@ def _check_limits(model: "Kriging", observed: ObservedObject, *, part: bool) -> 
             for name in ("at", "background", "bias_by")
         },
     }
-    if refused := [name for name, there in given.items() if there]:
-        raise ArgumentError(
-            f"{observed.points.limits.sum():,} values are limits of detection, and {' and '.join(refused)} "
-            "was given, which do not go together yet; leave one out.",
-            key="limits-with-others",
-        )
+    if said := beside_limits(int(limits.sum()), given):
+        raise ArgumentError(said, key="limits-with-others")
 
 
 def _without_one_depth(observed: ObservedObject) -> ObservedObject:
@@ -529,14 +526,7 @@ def check_censored(model: "Kriging", observed: ObservedObject) -> None:
     points = observed.points
     if points.censored is None:
         return
-    seen = points.present & ~points.censored
-    if empty := int(np.count_nonzero(~seen.any(axis=1))):
-        which = "all values are" if points.fields == 1 else f"all values of {counted(empty, 'field')} are"
-        raise DataError(
-            f"{which} at or below their bounds, so that nothing says how far; expected a value above. Leave "
-            "such fields out.",
-            key="all-censored",
-        )
+    check_seen(points)
     if model.recalibration != "none":
         raise ArgumentError(
             f"transform is {model.transform!r}, values are zero or limits of detection, which are censored, "

@@ -34,6 +34,8 @@ from cagp_dist.pipeline.task import Result
 from cagp_dist.predictive.transforms import Identity, Transform, transform_of
 from cagp_dist.space.sphere import one_or_all
 from cagp_dist.store.published_variables import (
+    BELOW_LIMIT,
+    BELOW_LIMITS,
     CONVENTIONS,
     NODES_PER_CELL,
     QUANTILE_LEVEL,
@@ -46,7 +48,6 @@ from cagp_dist.versions import version
 
 READ_WITH = "observations_read_with"  # attribute of a result
 MEAN_TERMS = "prior_mean_terms"  # one more: a list in JSON
-BELOW_LIMIT = "below_limit"  # variable of a cross-validation: of these values a limit was observed
 
 LEAST_PROBABILITY = 1e-4  # of the least value, which is said where it reaches that
 
@@ -431,7 +432,7 @@ def with_recalibration(
 def below_limits(observed: ObservedObject) -> dict[str, int]:
     """Attribute that says how many values are limits of detection."""
     limits = observed.points.limits
-    return {} if limits is None else {"observations_below_limits": int(limits.sum())}
+    return {} if limits is None else {BELOW_LIMITS: int(limits.sum())}
 
 
 def in_units_of_data(

@@ -5,7 +5,7 @@ full conditional distribution (Gibbs sampling; De Oliveira 2005). Each draw make
 the same places, and all fields share one solve. What is predicted is the mixture of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.errors import CagpError
+from cagp_dist.errors import CagpError, DataError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.neighbourhoods import nearest_points
 from cagp_dist.kernels import point_columns
@@ -25,6 +25,7 @@ from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.observations import Observations
 from cagp_dist.prior import Prior
 from cagp_dist.solvers import Status
+from cagp_dist.text import counted
 
 DRAWS = 64  # of a map: the standard error of a probability is then a sixteenth at most
 
@@ -48,6 +49,31 @@ FAR = -30.0  # Standard deviations of a bound below what is expected from where 
 LITTLE = 0.1
 
 CENSORED = 0x63656E  # names the stream of random numbers
+
+
+def beside_limits(limits: int, given: Mapping[str, bool]) -> str:
+    """Say that values are limits of detection and what of the others takes values alone; or nothing."""
+    refused = [name for name, there in given.items() if there]
+    if not refused:
+        return ""
+    return (
+        f"{limits:,} values are limits of detection, and {' and '.join(refused)} was given, which do not go "
+        "together yet; leave one out."
+    )
+
+
+def check_seen(observed: Observations) -> None:
+    """Raise `DataError` where all values of a field are censored."""
+    if observed.censored is None:
+        return
+    seen = observed.present & ~observed.censored
+    if empty := int(np.count_nonzero(~seen.any(axis=1))):
+        which = "all values are" if observed.fields == 1 else f"all values of {counted(empty, 'field')} are"
+        raise DataError(
+            f"{which} at or below their bounds, so that nothing says how far; expected a value above. Leave "
+            "such fields out.",
+            key="all-censored",
+        )
 
 
 def drawn(observed: Observations, *models: FittedModel, draws: int, seed: int = 0) -> Observations:

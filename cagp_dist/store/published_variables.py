@@ -82,7 +82,7 @@ _TABLE = """
 {v}: posterior observations (time @) field value
     observed {said}
 {v}_median: posterior? map? targets? (time @) field mean
-    median of {said} | Of the noise-free {noun}: of transformed values, half of whose distribution lies below.
+    median of {said} | Of the noise-free {noun}, whose distribution is not normal: half of it lies below.
 {v}_probability_zero: posterior? map? targets? (time @) 1 share
     probability that {said} is zero | Or the least value there is: without the noise of an observation.
 {v}_std_computational: posterior? map? map_std? targets? regions? (time @) field std
@@ -97,6 +97,9 @@ local_scale: posterior? map? map_std? targets? (time @) 1 >=0
     the scale of the published distribution, a Student t distribution: learnt from errors near by.
 outlier_probability: observations? (time @) 1 share
     probability that the observation is wrong | By how much it counts less.
+below_limit: posterior? observations? (time @) 1 share
+    whether the observation is a limit of detection | 1 where it is known only that the value is no larger, 0
+    elsewhere. In coverage and PIT these count, in the other scores they do not.
 flagged_value: flags (flagged) field any
     {said} that was observed, and that all others contradict | Neither used nor scored.
 flagged_expected: flags (flagged) field any
@@ -237,6 +240,7 @@ PLAIN = "_plain"  # suffix of what is said of the Gaussian distribution without 
 QUANTILE_LEVEL = "quantile_level"
 TRANSFORM, TRANSFORM_OBJECT = "transform", "transform_object"  # attributes of transformed values
 RECALIBRATED = "recalibrated"  # how names of standard deviations end that errors have corrected
+BELOW_LIMIT, BELOW_LIMITS = "below_limit", "observations_below_limits"  # a variable; how many were observed
 STATION_NAME = "station_name"  # coordinate of points whose names are known; empty where one has none
 
 REGION, REGION_DEFINITION = "region", "region_definition"

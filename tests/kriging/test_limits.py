@@ -50,6 +50,19 @@ def test_a_map_is_the_mixture_of_maps_of_the_draws():
     assert found.attrs["observations_below_limits"] == BELOW.sum()
 
 
+def test_points_of_a_file_have_limits_as_an_object_has(tmp_path):
+    columns = table_of(Z, LIMITS)
+    points = xr.Dataset({name: ("obs", columns[name]) for name in ("zinc", "lod")})
+    points = points.assign_coords(
+        lat=("obs", LAT, {"units": "degrees_north"}), lon=("obs", LON, {"units": "degrees_east"})
+    )
+    points.to_netcdf(tmp_path / "points.nc")
+    settings = {"to": TO, "value": "zinc", "columns": {"limit": "lod"}, "prior": PRIOR, "progress": False}
+    held, read = (cagp.krige(each, **settings) for each in (points, f"file:{tmp_path / 'points.nc'}"))
+    assert read.attrs["observations_below_limits"] == BELOW.sum()
+    np.testing.assert_allclose(read["mean"], held["mean"], rtol=1e-9)
+
+
 def test_a_logarithm_of_values_with_limits_is_the_map_of_logarithms():
     plain, log = fitted(), fitted(np.exp(Z), np.exp(LIMITS), transform="log")
     of_plain, of_log = plain.predict(TO), log.predict(TO)

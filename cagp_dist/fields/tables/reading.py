@@ -169,7 +169,7 @@ def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -
     if limit is not None and not selection.limits:
         raise ArgumentError(
             f"columns names {limit!r} as the limit of detection, and what is done here takes values alone; "
-            "expected none. krige and Kriging take limits.",
+            "expected none. krige, Kriging and jobs take limits.",
             key="limit",
         )
     used = {
