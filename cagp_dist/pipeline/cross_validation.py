@@ -11,7 +11,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
-from cagp_dist.calibration.verification.scores import PointScores, drawn_below
+from cagp_dist.calibration.verification.scores import PointScores
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import part
 from cagp_dist.pipeline.censoring import quantiles_of
@@ -159,7 +159,7 @@ def cross_validate(task: Task, model: FittedModel, execution: Execution, *, spli
         solution.mean,
         std,
         predictive,
-        _with_limits(result.scores, task.observed, split),
+        result.scores,
         None if solution.drawn is None else quantiles_of(solution.drawn),
         None if result.of_held_out is None else result.of_held_out.quantiles,
         learned.found,
@@ -175,16 +175,6 @@ def _of_folds(asked: Recalibration, folds: Indices) -> Recalibration:
     return Recalibration(asked.method, "folds", folds.size, scored_by_folds=True)
 
 
-def _with_limits(found: PointScores, observed: Observations, split: Split) -> PointScores:
-    """Draw PIT values of what is known only to be below a limit: from zero to the probability of that."""
-    if observed.limits is None:
-        return found
-    below = observed.limits[:, split.held_out]
-    if observed.transform is not None:  # at the least value they are drawn already
-        below = below & (observed.values[:, split.held_out] > observed.transform.end)
-    return drawn_below(found, below, found.pit)
-
-
 def _in_folds(task: Task, model: FittedModel, split: Split) -> Task:
     """Give the task that predicts each place of a split from the other folds."""
     points, held = task.observed, split.held_out
@@ -193,7 +183,13 @@ def _in_folds(task: Task, model: FittedModel, split: Split) -> Task:
         task,
         split=split,
         targets=Targets(MapPoints.of(part(points.sites, held)), {"held out": slice(0, held.size)}),
-        held_out=HeldOut(points.values[:, held], points.positions[held], known[held], split.folds),
+        held_out=HeldOut(
+            points.values[:, held],
+            points.positions[held],
+            known[held],
+            split.folds,
+            limits=None if points.limits is None else points.limits[:, held],
+        ),
         recalibration=NOT_ASKED,
         calibrating=None,
         times=None,  # each is a target of its own time

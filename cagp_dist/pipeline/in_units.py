@@ -17,7 +17,7 @@ from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DrawnFields, Solution
 from cagp_dist.pipeline.recalibration import Distribution
 from cagp_dist.predictive import Gaussian, Predictive, QuantileTable
-from cagp_dist.predictive.transforms import Transform, Transformed, of_normals
+from cagp_dist.predictive.transforms import Identity, Transform, Transformed, of_normals
 
 LEAST_STD = 1e-150  # in units of z, where a noise-free value leaves none
 
@@ -82,6 +82,9 @@ def moments_of_draws(
     By quadrature above the end of the transform, below which y has its least value; 32 D q evaluations of
     the inverse for D draws, or 32 q where these are alike.
     """
+    if isinstance(transform, Identity):
+        own = found if noise_variance is None else found._replace(scale=found.with_noise(noise_variance))
+        return OfDraws(*own.moments, np.zeros(found.means.shape[:-2] + found.means.shape[-1:]))
     q = found.means.shape[-1]
     alike: Mask = np.asarray(found.alike(ALIKE).reshape(-1, q).all(axis=0))
     mean, std, least = np.full((3, *found.means.shape[:-2], q), np.nan)

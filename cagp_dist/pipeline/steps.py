@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.verification.scores import point_scores, unscored
+from cagp_dist.calibration.verification.scores import of_limits, point_scores, unscored
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import DEPTH, Kernel, chosen_by
 from cagp_dist.likelihood.exact.integrated import Hyperparameters
@@ -292,6 +292,9 @@ def score(task: Task, priors: Priors, solution: Solution, distributions: Distrib
                 scores.put(index, scored)
             if found is not None and not distributions.corrected:
                 found.put(fields, places, distribution)
+    if held.limits is not None:
+        at_end = np.full(held.values.shape, False) if transform is None else held.values <= transform.end
+        scores = of_limits(scores, held.limits, at_end)
     if not distributions.corrected:
         return replace(result, plain=scores, scores=scores, of_held_out=found)
     noise = priors.noise_of(held)

@@ -34,6 +34,7 @@ class HeldOut:
     # places (n, p) and values (T, n) that predict them, where these are points in space and time
     training: tuple[Array, Array] | None = None
     labels: Indices | None = None  # (k,) of several variables, which each is of
+    limits: Mask | None = None  # (T, k), which values are limits of detection
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +101,7 @@ class Task:
                 held.X[left],
                 held.known_noise[left],
                 labels=None if held.labels is None else held.labels[left],
+                limits=None if held.limits is None else held.limits[:, left],
             ),
             recalibration=NOT_ASKED,
             calibrating=None,

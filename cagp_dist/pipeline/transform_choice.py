@@ -114,6 +114,8 @@ def transform_of_values(
             "inverse and log_slope.",
             key="transform-unknown",
         )
+    if asked == "none" and observed.limits is None:
+        return Compared(Identity(), {})
     if observed.limits is None and (values.size == 0 or values.min() == values.max()):
         raise DataError(
             f"transform is {asked!r}, and the observations are all {values[0]:g}; expected different values.",

@@ -27,7 +27,8 @@ from cagp_dist.report.wording import (
     when_all,
 )
 from cagp_dist.solvers.status import Status
-from cagp_dist.text import duration
+from cagp_dist.store.published_variables import BELOW_LIMITS
+from cagp_dist.text import counted, duration
 from cagp_dist.variables.units import amount
 
 BROKEN_DOWN = {status.value for status in Status if not status.ok}
@@ -167,8 +168,8 @@ def _shape(run: PublishedRun) -> str:
     words = run.variable.comparatives
     plain = by_area = reading(histogram(scored.pit), words, design_effect=scored.design_effect())
     if not scored.by_area_is_the_same:
-        counted = histogram(scored.pit, weights=scored.area_weight)
-        by_area = reading(counted, words, design_effect=scored.design_effect(AREA_WEIGHTED))
+        weighted = histogram(scored.pit, weights=scored.area_weight)
+        by_area = reading(weighted, words, design_effect=scored.design_effect(AREA_WEIGHTED))
     return plain if by_area == plain else f"{plain} Weighted by area: {by_area}"
 
 
@@ -226,10 +227,10 @@ def _tiles(run: PublishedRun) -> list[tuple[str, str]]:
             f"of the held-out observations lie inside their {100.0 * level:g} % error bars{weighted}",
         ),
         (
-            f"{'' if run.transformed else '±'}{amount(float(np.median(spread)), units, 2)}",
-            f"median standard deviation {where}, of distributions that are not normal"
-            if run.transformed
-            else f"median error bar {where} (one standard deviation)",
+            f"{'±' if run.normal else ''}{amount(float(np.median(spread)), units, 2)}",
+            f"median error bar {where} (one standard deviation)"
+            if run.normal
+            else f"median standard deviation {where}, of distributions that are not normal",
         ),
     ]
     seconds = tables.seconds_by_stage(run)
@@ -245,6 +246,11 @@ def _values(run: PublishedRun) -> list[str]:
         found.append(
             f"Values y are mapped as {text('transform')}, and taken back: intervals are those between "
             "published quantiles, not the mean and a multiple of the standard deviation."
+        )
+    if (limits := run.attributes.count(BELOW_LIMITS)) is not None:
+        found.append(
+            f"{counted(limits, 'observed value')} are limits of detection, below which values are drawn. Of "
+            "those held out, coverage and PIT count limits too; errors are those of measured values alone."
         )
     return found + [text(name) for name in ("flagged_statement", "suspicious_values", "values_advice")]
 
@@ -344,7 +350,9 @@ def _several(run: PublishedRun) -> dict[str, object]:
 
 def _has_gaps(run: PublishedRun) -> bool:
     """Whether places were observed at some of the times alone."""
-    return run.attributes.count("patterns_of_gaps") is not None or bool(np.isnan(run.points.observed).any())
+    values = run.calibration.values
+    scored = run.points.observed if values is None else values["pit"]  # of limits of detection, too
+    return run.attributes.count("patterns_of_gaps") is not None or bool(np.isnan(scored).any())
 
 
 def _captioned_rows(rows: list[tables.Row], caption: str) -> dict[str, object] | None:

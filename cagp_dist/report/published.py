@@ -18,6 +18,8 @@ from cagp_dist.report.run_reader import OpenGroup, open_published_group
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.store.group_dataset import AXES, own_dims, variable_in
 from cagp_dist.store.published_variables import (
+    BELOW_LIMIT,
+    BELOW_LIMITS,
     BIAS_BY,
     BIASES,
     FORMAT_VERSION,
@@ -30,6 +32,7 @@ from cagp_dist.store.published_variables import (
     SCORED,
     SCORES,
     STATION_NAME,
+    TRANSFORM,
     VARIABLES_OF_RUN,
     of_another,
     table,
@@ -45,7 +48,8 @@ class TestPoints:
 
     longitude_degrees: Array  # (q,)
     latitude_degrees: Array  # (q,)
-    observed: Array  # (T, q), as all that follow; NaN where a station did not measure
+    # (T, q), as all that follow; NaN where a station did not measure, or a limit of detection
+    observed: Array
     mean: Array
     std: Array  # latent, without the noise of an observation
     predictive_std: Array  # with it
@@ -233,8 +237,13 @@ class PublishedRun:
 
     @property
     def transformed(self) -> bool:
-        """Whether values were transformed, so that their distributions are not normal."""
-        return bool(self.attributes.text("transform"))
+        """Whether values were transformed."""
+        return bool(self.attributes.text(TRANSFORM))
+
+    @property
+    def normal(self) -> bool:
+        """Whether distributions are normal: not of values that were transformed, or lie below limits."""
+        return not self.transformed and self.attributes.count(BELOW_LIMITS) is None
 
     @property
     def solver_calibration(self) -> str:
@@ -273,6 +282,8 @@ def read_run(path: Path, variable_name: str | None = None, *, depth: int = 0) ->
         space = _space_of(posterior)
         about = str(posterior.dataset[f"{variable.name}_std"].attrs.get("long_name", ""))
         both = about.endswith(RECALIBRATED)
+        if (below := posterior.optional(BELOW_LIMIT)) is not None:
+            observed = np.where(below > 0.0, np.nan, observed)
         points = TestPoints(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
     beside = names.index(variable.name) if names else 0
     scores, iterations = (of_another(name, variable.name) if beside else name for name in SCORED)

@@ -11,7 +11,7 @@ from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.report.by_stratum import HEADLINE
 from cagp_dist.report.published import PublishedRun, Simulation
 from cagp_dist.report.wording import SCORES, listed, percent, signed, when
-from cagp_dist.store.published_variables import PLAIN
+from cagp_dist.store.published_variables import BELOW_LIMITS, PLAIN
 from cagp_dist.text import digits_text
 from cagp_dist.variables.units import amount, decimals, squared, symbol
 
@@ -170,7 +170,8 @@ def _of_time(run: PublishedRun, index: int, there: Mask) -> tuple[float, float, 
     if values is None:  # a run of before, whose distributions are Gaussian
         row = scores(mean, points.predictive_std[index, there], observed, levels=[HEADLINE])
         return row.rmse, row.nll, row.crps, float(row.coverage[0])
-    inside = np.abs(values["pit"][index, there] - 0.5) <= 0.5 * HEADLINE
+    pit = values["pit"][index]
+    inside = np.abs(pit[~np.isnan(pit)] - 0.5) <= 0.5 * HEADLINE  # limits of detection count, too
     nll, crps = (float(each[index, there].mean()) for each in (values["nll"], values["crps"]))
     return float(np.sqrt(((mean - observed) ** 2).mean())), nll, crps, float(inside.mean())
 
@@ -212,7 +213,7 @@ def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
         if run.space.has_latitudes:
             where = f"{latitude:.2f}", f"{(longitude + 180.0) % 360.0 - 180.0:.2f}"
         digits = decimals(std := float(places.std[index]))
-        spread = f"{'' if run.transformed else '±'}{std:.{digits}f}{unit}"
+        spread = f"{'±' if run.normal else ''}{std:.{digits}f}{unit}"
         rows.append((name, *where, f"{places.mean[index]:.{digits}f}{unit}", spread))
     which = f"The first {MOST_PLACES} of {count:,} places" if count > MOST_PLACES else "Places of the table"
     return rows, f"{listed(which, when(run.times[0], run.times))}; all are in group targets of the run"
@@ -302,6 +303,7 @@ def record_rows(run: PublishedRun) -> list[Row]:
     counts = {
         "Observations": attributes.count("train_count"),
         "Values of all times": attributes.count("train_values"),
+        "Limits of detection": attributes.count(BELOW_LIMITS),
         "Patterns of gaps": attributes.count("patterns_of_gaps"),
         "Missing values dropped": attributes.count("dropped_missing"),
         "Copies of a pole merged": attributes.count("merged_pole_copies"),

@@ -14,9 +14,12 @@ from cagp_dist.service.task import PreparedJob
 
 
 def checked_observations(prepared: PreparedJob, rate: float, execution: Execution) -> CheckedObservations:
-    """Check all values that a job reads, those that it holds out too, by its kernel and mean."""
+    """Check all values that a job reads, those that it holds out too, by its kernel and mean.
+
+    Limits of detection are neither checked nor used.
+    """
     task = prepared.task
-    observed = task.observations
+    observed = task.observations.measured()
     if observed.beside:
         raise ConfigurationError(
             f"the observations have {', '.join(observed.beside)} beside space, beside which they are not "

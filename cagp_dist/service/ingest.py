@@ -289,6 +289,7 @@ def selection_of(table: ObservationsTable, labels: Collection[str] = ()) -> Sele
         check_range=table.check_range,
         transform=table.transform,
         labels=labels,
+        limits=True,
     )
 
 

@@ -277,10 +277,13 @@ def _with_draws(job: Job, size: Size, seen: ChosenPoints | None) -> Size:
     """Count values that are censored, each field of which is drawn many times, where they were read."""
     if seen is None or size.joined:
         return size
-    values = seen.points.values[:, seen.design.train]
-    if not job.prior.transforms or np.nanmin(values) != 0.0:
-        return size
-    return replace(size, hidden=int(np.count_nonzero(values == 0.0)), draws=DRAWS)
+    train, limits = seen.design.train, seen.points.limits
+    values = seen.points.values[:, train]
+    hidden = np.zeros(values.shape, dtype=bool) if limits is None else limits[:, train]
+    if job.prior.transforms and np.nanmin(values) == 0.0:
+        hidden = hidden | (values == 0.0)
+    count = int(np.count_nonzero(hidden))
+    return replace(size, hidden=count, draws=DRAWS) if count else size
 
 
 def _of_values(

@@ -11,7 +11,13 @@ import xarray as xr
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.recalibration.sharp import FittedSharp
-from cagp_dist.calibration.verification.scores import PointScores, Scores, point_scores, scores
+from cagp_dist.calibration.verification.scores import (
+    PointScores,
+    Scores,
+    of_limits,
+    point_scores,
+    scores,
+)
 from cagp_dist.calibration.verification.strata import (
     ROUGHNESS_POINTS,
     Strata,
@@ -31,9 +37,9 @@ from cagp_dist.pipeline.map_cells import MapCells
 from cagp_dist.pipeline.map_mean import MeansByLabel
 from cagp_dist.pipeline.map_points import MapPoints
 from cagp_dist.pipeline.recalibration import Distribution, Distributions
-from cagp_dist.pipeline.task import Result
+from cagp_dist.pipeline.task import HeldOut, Result
 from cagp_dist.predictive import Gaussian
-from cagp_dist.predictive.transforms import transform_of
+from cagp_dist.predictive.transforms import Identity, transform_of
 from cagp_dist.service.events import Clock
 from cagp_dist.service.filtered_jobs import state_group_of
 from cagp_dist.service.job_fit import FittedPrior, by_name, kernel_keys, numbers_of, prior_numbers
@@ -48,6 +54,7 @@ from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.published_variables import (
+    BELOW_LIMITS,
     BIASES,
     INNOVATIONS,
     JOB,
@@ -99,12 +106,17 @@ def _groups_of_one(prepared: PreparedJob, result: Result) -> dict[str, xr.Datase
     """Arrange the result of one variable."""
     found = _Found(prepared, result)
     points, train = prepared.points, prepared.design.train
-    values, outliers = prepared.of_values.values[:, train], result.priors.model.outliers
+    values, outliers, limits = (
+        prepared.of_values.values[:, train],
+        result.priors.model.outliers,
+        points.limits,
+    )
     observed = schema.values_group(
         "observations",
         **_placed(prepared, train),
         values=values,
         outlier_probability=None if outliers is None else np.nan_to_num(outliers.probability[:, train]),
+        below_limit=None if limits is None else limits[:, train],
     )
     groups = {**_of_test_points(found), "observations": observed}
     if prepared.flags is not None and prepared.flags.checked.count:
@@ -213,8 +225,9 @@ def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
     assert task.held_out is not None
     assert result.plain is not None
     assert result.scores is not None
-    noise, observed = result.priors.noise_of(task.held_out), task.held_out.values
-    trace = [_scores(prepared, noise, step, observed) for step in solution.steps[:-1]]
+    noise = result.priors.noise_of(task.held_out)
+    limits = task.held_out.limits
+    trace = [_scores(prepared, noise, step, task.held_out) for step in solution.steps[:-1]]
     trace.append(_pooled(result.plain, design.test_weights))
     calibration = evaluation.calibration_group(
         **at,
@@ -229,6 +242,7 @@ def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
         "posterior",
         **at,
         observed=prepared.of_values.values[:, design.test],
+        below_limit=limits,
         **found.predicted("held out", result.of_held_out, noise),
     )
     if prepared.labels:
@@ -448,8 +462,9 @@ def _sampling_statement(sampled: SampledMap | None) -> dict[str, str]:
     }
 
 
-def _scores(prepared: PreparedJob, noise: float | Array, step: SolveStep, observed: Array) -> Scores:
-    test, weights = prepared.design.test, prepared.design.test_weights
+def _scores(prepared: PreparedJob, noise: float | Array, step: SolveStep, held: HeldOut) -> Scores:
+    """Score the state of a solve after a step, as if it were normal."""
+    test, weights, observed = prepared.design.test, prepared.design.test_weights, held.values
     mean = step.mean[:, : test.size]
     with_noise = np.sqrt(step.std[:, : test.size] ** 2 + noise)
     there = ~np.isnan(observed)
@@ -457,6 +472,8 @@ def _scores(prepared: PreparedJob, noise: float | Array, step: SolveStep, observ
         of_values = point_scores(
             Gaussian(mean[there], with_noise[there]), observed[there], transform=transform
         )
+        if held.limits is not None:
+            of_values = of_limits(of_values, held.limits[there], observed[there] <= transform.end)
         return of_values.pooled(weights=weights[np.nonzero(there)[1]])
     if there.all():
         return scores(mean, with_noise, observed, weights=weights)
@@ -514,6 +531,7 @@ def attributes_of(
         **({} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}),
         **_sharp(result.distributions),
         **_transform_said(prepared),
+        **_limits_said(prepared),
         **outliers_said(model),
         **flags_said(prepared.flags),
         "prior": {**_kernel_said(model), "mean": job.prior.mean, **estimate},
@@ -551,12 +569,20 @@ def _transform_said(prepared: PreparedJob) -> dict[str, object]:
     if transform is None:
         return {}
     written = repr(transform)
+    if isinstance(transform, Identity):  # with limits of detection
+        return {TRANSFORM_OBJECT: written}
     return {
         TRANSFORM: transform.text,
         "transform_comment": "Kernel and noise are those of the transformed values; means, standard "
         "deviations, quantiles and scores are those of the values.",
         **({TRANSFORM_OBJECT: written} if transform_of(written) == transform else {}),
     }
+
+
+def _limits_said(prepared: PreparedJob) -> dict[str, object]:
+    """Say how many of the values that are observed are limits of detection."""
+    limits = prepared.points.limits
+    return {} if limits is None else {BELOW_LIMITS: int(limits[:, prepared.design.train].sum())}
 
 
 def _intervals(model: FittedModel) -> dict[str, object]:
@@ -587,7 +613,7 @@ def self_contained(
         "license": rights.license,
         "acknowledgement": rights.attribution,
         **({name: noise} if (noise := attributes.get(name := "noise_variance")) is not None else {}),
-        **({"noise_variance_units": square_of(units)} if units and points.transform is None else {}),
+        **({"noise_variance_units": square_of(units)} if units and TRANSFORM not in attributes else {}),
         **{name: attributes[name] for name in (TRANSFORM, TRANSFORM_OBJECT) if name in attributes},
     }
     return {name: group.assign_attrs(said) for name, group in groups.items()}

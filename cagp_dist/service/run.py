@@ -193,6 +193,12 @@ def run(
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
             prepared = prepare_job(job, field, fit_field, earlier=output.earlier)
+            if simulations is not None and prepared.points.limits is not None:
+                raise ConfigurationError(
+                    "fields of the prior are not drawn where values are limits of detection; compare with "
+                    "held-out observations, as each run does.",
+                    key="simulation-of-limits",
+                )
             prepared = replace(prepared, simulations=simulations)
             check(prepared)
             stage.summary = prepared.size.line()
@@ -413,7 +419,7 @@ def _values_as_asked(
     if observations.quality == "flag":
         found = work.done("Check", partial(_checked, prepared, rate=observations.flag_rate))
         return without_flagged(prepared, found, field, fit_field, earlier), ""
-    if prepared.job.prior.transforms:
+    if prepared.job.prior.transforms or prepared.points.limits is not None:
         chosen = work.done("Transform", partial(_transformed, prepared))
         return chosen.prepared, chosen.by.text()
     return prepared, ""

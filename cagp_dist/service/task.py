@@ -21,6 +21,7 @@ from cagp_dist.fields.canonical import (
     depths_of,
     field_variable,
     labels_of,
+    limits_of,
     observation_points,
     several_variables,
     space_of,
@@ -59,6 +60,7 @@ from cagp_dist.pipeline import (
 )
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.carried import CarriedField
+from cagp_dist.pipeline.censoring import beside_limits
 from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.field_fit import ways_in_depth
 from cagp_dist.pipeline.fitted_model import FittedModel, ellipse_of, no_nugget
@@ -85,7 +87,7 @@ from cagp_dist.predictive.transforms import Identity, Transform
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints, targets_path
-from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.jobfile.job import Job, given_beside_limits
 from cagp_dist.service.jobfile.prior_table import PriorNumbers
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import Wanted, samples_of_map
@@ -318,8 +320,11 @@ class PreparedJob(ChosenPoints):
         return self.points if self.as_read is None else self.as_read
 
     def transformed(self, transform: Transform) -> "PreparedJob":
-        """Take the values by a transform; `DataError` if it has none of some of them, held-out ones too."""
-        if isinstance(transform, Identity):
+        """Take the values by a transform; `DataError` if it has none of some of them, held-out ones too.
+
+        Beside limits of detection the identity is one: what is predicted is not normal.
+        """
+        if isinstance(transform, Identity) and self.points.limits is None:
             return self
         points = self.points.transformed(transform)
         lost = self.points.present & ~np.isfinite(points.values)
@@ -471,6 +476,7 @@ class PreparedJob(ChosenPoints):
             self.points.positions[chosen],
             np.zeros(chosen.size) if known is None else known[chosen],
             labels=self.points.beside[VARIABLE][chosen].astype(np.intp) if self.variables else None,
+            limits=None if self.points.limits is None else self.points.limits[:, chosen],
         )
 
     def _fitted_to(self) -> Observations | None:
@@ -579,6 +585,12 @@ def prepare_job(
         if not known.all():  # a mean over a part of a region is another one
             said = unknown_text(mean, known, nodes, points.space, "points of the regions")
             raise DataError(f"{said}; expected it around them. Check its region.", key="covariate-unknown")
+    if points.limits is not None and not (points.present & ~points.limits)[:, design.test].any():
+        raise DataError(
+            f"all {design.test.size:,} test points are below their limits of detection, so that no error is "
+            "known; hold out more places, or draw others: [design] test count and seed.",
+            key="nothing-to-score",
+        )
     if chosen.seen is None:
         check_every_time(points, design.train, mean if job.prior.estimates_mean else None)
     provenance = {
@@ -941,6 +953,7 @@ def _recalibration(job: Job, points: Observations, design: Design, solver: Solve
 def _known_points(job: Job, field: xr.Dataset, mean: JobMean | None) -> Observations:
     """Observations of a field, without those where the mean is not known."""
     job.check_space(space_of(field))
+    _check_limits(job, field)
     points = observation_points(field, gaps=job.observations.gaps)
     if job.prior.nugget_correlation:
         return with_pairs(points)
@@ -949,6 +962,13 @@ def _known_points(job: Job, field: xr.Dataset, mean: JobMean | None) -> Observat
     known = known_at(mean, points.positions, points)
     _tell_unknown(mean, known, points.positions, points.space, "observations", "left out")
     return points if known.all() else points.keep(known)
+
+
+def _check_limits(job: Job, field: xr.Dataset) -> None:
+    """Raise `ConfigurationError` where a job asks for what does not go with limits of detection."""
+    limits = limits_of(field)
+    if limits is not None and (said := beside_limits(int(limits.sum()), given_beside_limits(job))):
+        raise ConfigurationError(said, key="limits-with-others")
 
 
 def _known_cells(

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from cagp_dist.pipeline.censoring import check_seen
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.narration import Narrator
 from cagp_dist.pipeline.transform_choice import Compared, transform_of_values
@@ -27,4 +28,7 @@ def transformed_job(prepared: PreparedJob, execution: Execution) -> TransformedJ
     asked, task = prepared.job.prior.transform, prepared.task
     with Narrator(shown=False) as told:
         found = transform_of_values(task.observed, asked, task.model, execution, narrator=told)
-    return TransformedJob(prepared.transformed(found.chosen), found)
+    transformed = prepared.transformed(found.chosen)
+    if transformed.points.limits is not None:
+        check_seen(transformed.task.observed)
+    return TransformedJob(transformed, found)

@@ -176,7 +176,7 @@ def _prepared(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
         key = f"{name}_sha256"
         if prepared.provenance.get(key) != made_from.get(key):
             raise NotSolvedAgainError(run, f"{what} was replaced.")
-    if TRANSFORM not in attributes:
+    if not {TRANSFORM, TRANSFORM_OBJECT} & {*attributes}:
         return prepared
     if attributes.get("recalibration", "none") != "none":
         why = "its means and error bars are those of transformed values whose error bars were corrected."

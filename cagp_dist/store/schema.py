@@ -6,12 +6,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.recalibration import Distribution
 from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset, time_of
 from cagp_dist.store.published_variables import (
+    BELOW_LIMIT,
     BIAS_BY,
     COORDINATES,
     GROUP,
@@ -51,6 +53,7 @@ def prediction_group(
     distribution: Distribution | None = None,
     median: ArrayLike | None = None,
     probability_zero: ArrayLike | None = None,
+    below_limit: ArrayLike | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
     depths: ArrayLike | None = None,
@@ -59,7 +62,7 @@ def prediction_group(
     """Group ``posterior``, ``targets`` or ``map``: what was predicted, and what was observed there.
 
     A map without ``std`` has the mean alone: its error bars are in ``map_std``, on a coarser grid. With a
-    ``median`` the field is one of transformed values, and all is of the distribution of the values already.
+    ``median`` values were transformed or are limits, and all is of the distribution of the values already.
 
     Shapes: (T, q), of error bars also (q,); of a map (T, P, Q) and (P, Q), at depths (T, d, P, Q).
     """
@@ -81,6 +84,7 @@ def prediction_group(
         f"{name}_probability_zero": probability_zero,
         "local_scale": None if distribution is None else distribution.local_scale,
         name: observed,
+        BELOW_LIMIT: _as_numbers(below_limit),
     }
     if group == "targets":
         east = space.keys(np.asarray(north), np.asarray(east))[:, 1]
@@ -91,7 +95,7 @@ def prediction_group(
     title = _TITLES[group].format(variable.long_name) + ("" if std is not None else ", mean")
     found = _of_distribution(dataset(group, where, arrays, variable, title=title), name, distribution)
     if median is not None:
-        _say_transformed(found, name)
+        _say_not_normal(found, name)
     if std is None:
         field = found[f"{name}_mean"]
         del field.attrs["ancillary_variables"]
@@ -117,16 +121,26 @@ def values_group(
     space: Space = SPHERE,
     values: ArrayLike,
     outlier_probability: ArrayLike | None = None,
+    below_limit: ArrayLike | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
     depths: ArrayLike | None = None,
     depth_units: str = "",
 ) -> xr.Dataset:
-    """Group ``observations``: values (T, n) at points, and how probably each is wrong."""
+    """Group ``observations``: values (T, n) at points, how probably each is wrong, and which are limits."""
     where = coordinates_of(times, north, east, names, space=space, depths=depths, depth_units=depth_units)
     title = _TITLES[group].format(variable.long_name)
-    arrays = {variable.name: values, "outlier_probability": outlier_probability}
+    arrays = {
+        variable.name: values,
+        "outlier_probability": outlier_probability,
+        BELOW_LIMIT: _as_numbers(below_limit),
+    }
     return counting_missing(dataset(group, where, arrays, variable, title=title), variable.name)
+
+
+def _as_numbers(mask: ArrayLike | None) -> Array | None:
+    """Give 0 and 1, which every reader of Zarr and NetCDF knows, for a mask."""
+    return None if mask is None else np.asarray(mask, dtype=np.float64)
 
 
 def flags_group(found: xr.Dataset, variable: Variable, space: Space) -> xr.Dataset:
@@ -246,18 +260,18 @@ def _say_mean_over(group: xr.Dataset, name: str, part: str, comment: str) -> Non
         }
 
 
-def _say_transformed(group: xr.Dataset, name: str) -> None:
-    """Say of the arrays of a field of transformed values what they are of, in place."""
+def _say_not_normal(group: xr.Dataset, name: str) -> None:
+    """Say of arrays what they are of where values were transformed or are limits, in place."""
     not_normal = f"which is not normal: its quantiles are {name}_quantile, those of no multiple of this."
     group[f"{name}_std"].attrs["comment"] = (
         "Of the distribution of the noise-free field, mathematical and computational uncertainty together, "
-        "WITHOUT noise. Values were transformed, so that it is not normal."
+        "WITHOUT noise. It is not normal."
     )
     group[f"{name}_predictive_std"].attrs["comment"] = (
         f"Of the distribution of an observation, noise included, {not_normal}"
     )
     group[f"{name}_quantile"].attrs["comment"] = (
-        "Of an observation, noise included: taken back from that of transformed values."
+        "Of an observation, noise included: not of a normal distribution."
     )
 
 

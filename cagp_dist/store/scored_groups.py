@@ -15,6 +15,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset
 from cagp_dist.store.published_variables import (
+    MISSING,
     PLAIN,
     RELIABILITY_LEVEL,
     STRATUM,
@@ -23,6 +24,13 @@ from cagp_dist.store.published_variables import (
     table,
 )
 from cagp_dist.variables import T2M, Variable
+
+# Scores of measured values alone, where others are limits of detection
+_OF_MEASURED = (
+    "nll_of_value",
+    "crps_of_value",
+    *(f"stratum_{of}" for of in ("nll", "crps", "interval_score")),
+)
 
 
 def calibration_group(
@@ -92,6 +100,9 @@ def calibration_group(
     arrays = _published("calibration", arrays)
     title = f"Calibration of {variable.long_name} at test points"
     group = counting_missing(dataset("calibration", coordinates, arrays, variable, title=title), "pit")
+    if of_values is not None and (np.isnan(of_values.crps) & present).any():  # of limits of detection
+        for name in (each for each in _OF_MEASURED if each in group):
+            group[name].attrs[MISSING] = int(np.isnan(group[name].values).sum())
     for by, each in counted.items():
         group[f"pit_count{by}"].attrs |= _if_uniform(each)
     return group.assign_attrs(calibration_status=verdict.kind, calibration_statement=verdict.statement)

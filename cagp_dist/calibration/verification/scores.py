@@ -174,6 +174,19 @@ def drawn_below(found: PointScores, at: Mask, probability: Array) -> PointScores
     return replace(found, normal_score=score)
 
 
+def of_limits(found: PointScores, limits: Mask, drawn: Mask) -> PointScores:
+    """Score ``limits`` (S) as values that are known only to be no larger: by their PIT alone, else NaN.
+
+    It is drawn from zero to the probability of that, but where it is ``drawn`` already.
+    """
+    scores = drawn_below(found, limits & ~drawn, found.pit)
+    errors = {
+        name: np.where(limits, np.nan, getattr(found, name))
+        for name in ("squared_error", "nll", "crps", "interval_score")
+    }
+    return replace(scores, **errors)
+
+
 def unscored(shape: tuple[int, ...]) -> PointScores:
     """Room for the scores of observations of this shape: NaN."""
     each, by_level = np.full((4, *shape), np.nan), np.full((2, len(LEVELS), *shape), np.nan)
@@ -247,10 +260,14 @@ def _observations(distribution: Predictive, observed: ArrayLike) -> Array:
 
 
 def _average(values: Array, weights: ArrayLike | None) -> float:
-    """Mean over all fields and points, each point weighted by its share of the area."""
-    if weights is None:
-        return float(values.mean())
-    return float((values * unit_weights(weights, values.shape)).mean())
+    """Mean over all fields and points, each point weighted by its share of the area; NaN is left out."""
+    known = ~np.isnan(values)
+    if weights is not None:
+        shares = unit_weights(weights, values.shape)
+        if known.all():
+            return float((values * shares).mean())
+        return float((values[known] * shares[known]).sum() / shares[known].sum())
+    return float(values.mean() if known.all() else values[known].mean())
 
 
 def _inside(normal_score: Array, levels: Array, weights: ArrayLike | None) -> Array:

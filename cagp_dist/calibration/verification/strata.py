@@ -75,8 +75,14 @@ class Stratum:
         return histogram(self._own(pit), weights=self.weights)
 
     def average(self, values: ArrayLike) -> Array:
-        """Mean of values (..., T, q) over the observations, weighted as their coverage is."""
-        return np.asarray(np.average(self._own(values), axis=-1, weights=self.weights), dtype=np.float64)
+        """Mean of values (..., T, q) over the observations, weighted as their coverage is; not of NaN."""
+        own = self._own(values)
+        weights = np.broadcast_to(1.0 if self.weights is None else self.weights, own.shape)
+        shares = np.where(np.isnan(own), 0.0, weights)
+        total = shares.sum(axis=-1)
+        mean = (np.where(np.isnan(own), 0.0, own) * shares).sum(axis=-1)
+        found = np.divide(mean, total, out=np.full(total.shape, np.nan), where=total > 0.0)
+        return np.asarray(found, dtype=np.float64)
 
     def _own(self, values: ArrayLike) -> Array:
         every = np.asarray(values, dtype=np.float64)

@@ -387,7 +387,7 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
         *("level", "select", "units", "check_range", "transform", "missing"),
         *("noise_std", "columns", "crs", "where", "gaps", "quality", "rate"),
     ),
-    ColumnsTable: ("name", "x", "y", "depth"),
+    ColumnsTable: ("name", "x", "y", "depth", "limit"),
     DesignTable: ("calibration", "targets", "window_hours", "causal", "lead_hours"),
     MapGrid: ("resolution", "std_resolution_degrees", "std_samples", "mask", "depths"),
     BlockPoints: ("blocks", "margin"),
@@ -562,6 +562,25 @@ def _not_as_they_are(
         f'{refused} cannot be combined with quality = "flag" of [observations], beside which values are not '
         "checked yet; leave either out",
     )
+
+
+def given_beside_limits(job: Job) -> dict[str, bool]:
+    """Say what a job asks for that does not go with limits of detection, which its table may hold."""
+    prior, observations = job.prior, job.observations
+    return {
+        "several variables": len(observations.variables) > 1,
+        "a column of depths": observations.in_depth,
+        f'[observations] transform = "{observations.transform}"': observations.transform != "none",
+        'quality = "flag"': observations.quality == "flag",
+        "time_kernel": prior.time_kernel is not None,
+        "fit_times": prior.fit_times is not None,
+        "bias_by": bool(prior.bias_by),
+        "background": prior.background is not None,
+        f'mean = "{prior.mean}"': prior.reads_mean or prior.is_previous,
+        f'[recalibration] method = "{job.recalibration.method}"': job.recalibration.method != "none",
+        "keep_weights": job.output.keep_weights,
+        **_maps_beyond_places(job.design),
+    }
 
 
 def _is_in_plane(observations: ObservationsTable, design: DesignTable | None) -> bool:

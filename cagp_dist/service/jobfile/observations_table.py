@@ -64,6 +64,8 @@ class ColumnsTable(JobTable):
     """Column of the names of places."""
     depth: str | None = key(None, "the name of a column, positive downward", "pressure")
     """Column of depths."""
+    limit: str | None = key(None, "the name of a column", "lod")
+    """Column of limits of detection: a value that equals its limit is known only to be no larger."""
 
     @property
     def named(self) -> dict[str, str]:
@@ -117,7 +119,7 @@ class ObservationsTable(JobTable):
         "noise_std",
     )
     columns: ColumnsTable | None = key(
-        None, "the keys latitude, longitude, x, y, time, name, depth", {"latitude": "LAT"}
+        None, "the keys latitude, longitude, x, y, time, name, depth, limit", {"latitude": "LAT"}
     )
     """Names of the columns of a table, where they are not the usual ones."""
     crs: int | str | None = key(
