@@ -13,7 +13,8 @@ def as_recalibrated(group: xr.Dataset, like: xr.Dataset) -> xr.Dataset:
     """Add the variables of recalibration that a group lacks and ``like``, that of another run, has.
 
     Quantiles are those of normal distributions, the local scale is 1, and scores without recalibration are
-    the scores. Where values were not transformed, medians are means, and zero has no probability.
+    the scores. Where values were not transformed, and none was a limit of detection, medians are means, and
+    zero has no probability.
     """
     from scipy.special import ndtri
 
@@ -35,7 +36,10 @@ def as_recalibrated(group: xr.Dataset, like: xr.Dataset) -> xr.Dataset:
             found = group[f"{stem}_mean"] + spread * levels.copy(data=ndtri(levels.values))
         else:
             continue
-        added[name] = found.transpose(*like[name].dims).astype(np.float64).assign_attrs(like[name].attrs)
+        added[name] = found.transpose(*like[name].dims).astype(np.float64)
+        added[name].attrs = dict(
+            like[name].attrs
+        )  # not those of what it was made of, such as units of levels
     return group.assign(added)
 
 

@@ -8,6 +8,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.pipeline.censoring import DRAWS
 from cagp_dist.report import write_report
+from cagp_dist.service.daily import daily
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import check_job, run
@@ -182,6 +183,24 @@ def test_with_transforms_and_parameters_that_are_integrated_over(
     pd.DataFrame(known).to_csv(folder / "known.csv", index=False)
     found = call(folder, table="known.csv", variable=variable, columns={"limit": "lod"}, **settings)
     assert_same(outcome.path, found, variable)
+
+
+def test_days_with_and_without_limits_are_of_one_series(folder):
+    days = pd.read_csv(folder / "once.csv")
+    measured = days.assign(lod=-9.0, time="2020-01-02")
+    days = [days.assign(time="2020-01-01"), measured, days.assign(time="2020-01-03")]
+    pd.concat(days).to_csv(folder / "three.csv", index=False)
+    held_out = {
+        "test": {"kind": "random", "count": 20, "seed": 1},
+        "map": {**map_grid(2.0), "area": [53, 0, 47, 8]},
+    }
+    asked = job(folder, table="three.csv", name="series", design=held_out, prior=NUMBERS)
+    assert all(day.failed is None for day in daily(asked))
+    maps = read_group(folder / "series" / "series.zarr", "map")
+    assert maps.sizes["time"] == 3
+    same = (maps.zinc_median == maps.zinc_mean).all(["latitude", "longitude"])
+    np.testing.assert_array_equal(same, [False, True, False])
+    assert np.isfinite(maps.zinc_quantile).all()
 
 
 def test_a_plan_counts_limits_as_draws(folder):
