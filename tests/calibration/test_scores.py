@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from cagp_dist.calibration.verification.pit import ks_test, pit
-from cagp_dist.calibration.verification.scores import LEVELS, scores, scores_of
+from cagp_dist.calibration.verification.scores import LEVELS, of_limits, point_scores, scores, scores_of
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights
 from cagp_dist.predictive import Gaussian, QuantileTable, Recalibrated, StudentT
@@ -162,6 +162,23 @@ def test_scores_of_a_gaussian_law_are_those_of_its_mean_and_standard_deviation()
     plain, of_law = scores(mean, std, observed), scores_of(Gaussian(mean, std), observed)
     for name, value in plain.named().items():
         np.testing.assert_array_equal(of_law.named()[name], value, err_msg=name)
+
+
+def test_limits_count_by_their_probability_alone():
+    """Errors are those of the other values, with their weights; PIT values of all are uniform."""
+    mean, std, value = (each.ravel() for each in _prediction(7, (2, 2000)))
+    limit = mean - 0.5 * std
+    below, weights = value < limit, np.linspace(0.5, 2.0, value.size)
+    every = point_scores(Gaussian(mean, std), np.maximum(value, limit))
+    pooled = of_limits(every, below, np.full(below.shape, False)).pooled(weights=weights)
+    measured = every[~below].pooled(weights=weights[~below])
+    for name in ("rmse", "nll", "crps", "interval_score"):
+        assert getattr(pooled, name) == pytest.approx(getattr(measured, name))
+        assert getattr(pooled.by_area, name) == pytest.approx(getattr(measured.by_area, name))
+    error, at = 4.0 * np.sqrt(0.9 * 0.1 / value.size), LEVELS.index(0.9)
+    assert pooled.coverage[at] == pytest.approx(0.9, abs=error)
+    assert measured.coverage[at] > 0.9 + error
+    assert pooled.ks_pvalue > 0.001
 
 
 def test_the_interval_score_is_proper():
