@@ -90,7 +90,8 @@ def reports(folder: Path) -> None:
         ]
         beside(maps).save(HERE / "_static" / "map.png", optimize=True)
         show("stations")
-        tab.picture().save(FIGURES / "station-report.png", optimize=True)
+        few = tab.picture().convert("RGB").quantize(128, dither=Image.Dither.NONE)
+        few.save(FIGURES / "station-report.png", optimize=True)
         show("calibrated")
         simulated = section("On fields drawn from the prior", 0, 3)
         around(tab, simulated, margin=8.0).save(FIGURES / "calibrate-report.png", optimize=True)

@@ -214,7 +214,7 @@ def _in_logarithms(field: "xr.Dataset") -> "xr.Dataset":
     if "noise_std" in field.coords:
         raise noise_of_transformed()
     if (limits := field.coords.get(BELOW_LIMIT)) is not None:
-        from cagp_dist.pipeline.censoring import beside_limits
+        from cagp_dist.pipeline.observations import beside_limits
 
         raise ArgumentError(
             beside_limits(int(limits.sum()), {'transform "log1p"': True}), key="limits-with-others"

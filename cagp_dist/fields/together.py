@@ -26,8 +26,8 @@ from cagp_dist.fields.canonical import (
 from cagp_dist.fields.gridded import LABEL, PLACE
 from cagp_dist.kernels import DEPTH, VARIABLE
 from cagp_dist.pipeline import Observations
-from cagp_dist.pipeline.censoring import beside_limits
 from cagp_dist.pipeline.labels import rows_at_places
+from cagp_dist.pipeline.observations import beside_limits
 from cagp_dist.store.batches import PRELIMINARY
 
 

@@ -28,14 +28,14 @@ from cagp_dist.kriging.map_targets import of_array, of_table
 from cagp_dist.kriging.observed_areas import CELLS, areas_of_table, check_areas, with_areas, with_cells
 from cagp_dist.means import WithCovariates
 from cagp_dist.pipeline.background import Background
-from cagp_dist.pipeline.censoring import beside_limits, check_seen
+from cagp_dist.pipeline.censoring import check_seen
 from cagp_dist.pipeline.defaults import MEAN, NUGGET
 from cagp_dist.pipeline.fitted_model import families
 from cagp_dist.pipeline.integration import check_hyperparameters
 from cagp_dist.pipeline.labels import check_groups, one_depth, said_of_one_depth, with_pairs, without_depths
 from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, is_estimated, is_read
 from cagp_dist.pipeline.model_settings import KernelLike
-from cagp_dist.pipeline.observations import Observations
+from cagp_dist.pipeline.observations import Observations, beside_limits
 from cagp_dist.pipeline.outliers import Outliers
 from cagp_dist.prior import Prior
 from cagp_dist.remedies import Setting

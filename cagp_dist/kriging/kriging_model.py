@@ -1117,7 +1117,7 @@ class Kriging:
                 )
                 execution = Execution.on(call.resources, report=report)
                 found = cross_validate(self._recalibrated(task), learned, execution, split=split)
-        integrated = learned.integrated is not None
+        integrated = learned.averages
         if self.transform_ is not None:
             found = folds_in_units(found, self.transform_)
         alone = by == "block" and size is None

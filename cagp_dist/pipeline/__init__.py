@@ -28,7 +28,6 @@ bring the observations. What these need of solvers, likelihoods and posteriors t
 
 from cagp_dist.likelihood.ellipses import AnisotropyLike as AnisotropyLike
 from cagp_dist.likelihood.ellipses import check_anisotropy as check_anisotropy
-from cagp_dist.likelihood.exact.integrated import FEW as FEW
 from cagp_dist.likelihood.exact.integrated import MOST_FLAT as MOST_FLAT
 from cagp_dist.likelihood.exact.integrated import Held as Held
 from cagp_dist.likelihood.exact.integrated import Hyperparameters as Hyperparameters

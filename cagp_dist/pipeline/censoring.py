@@ -5,10 +5,10 @@ full conditional distribution (Gibbs sampling; De Oliveira 2005). Each draw make
 the same places, and all fields share one solve. What is predicted is the mixture of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
@@ -18,7 +18,7 @@ from cagp_dist.errors import CagpError, DataError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.neighbourhoods import nearest_points
 from cagp_dist.kernels import point_columns
-from cagp_dist.likelihood.fit_result import FitResult, FitStatus, StandardErrors
+from cagp_dist.likelihood.fit_result import FitResult, FitStatus, Numbers, OwnNumbers, StandardErrors
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import DrawnFields, DriftCoefficients, Execution, Solution, SolveStep
 from cagp_dist.pipeline.fitted_model import FittedModel
@@ -51,17 +51,6 @@ LITTLE = 0.1
 CENSORED = 0x63656E  # names the stream of random numbers
 
 
-def beside_limits(limits: int, given: Mapping[str, bool]) -> str:
-    """Say that values are limits of detection and what of the others takes values alone; or nothing."""
-    refused = [name for name, there in given.items() if there]
-    if not refused:
-        return ""
-    return (
-        f"{limits:,} values are limits of detection, and {' and '.join(refused)} was given, which do not go "
-        "together yet; leave one out."
-    )
-
-
 def check_seen(observed: Observations) -> None:
     """Raise `DataError` where all values of a field are censored."""
     if observed.censored is None:
@@ -81,12 +70,12 @@ def drawn(observed: Observations, *models: FittedModel, draws: int, seed: int = 
 
     The fields, (T K draws, n), are those of one field side by side, and of these those of one model.
     """
-    assert observed.censored is not None
-    each = len(models) * draws
+    each, censored = len(models) * draws, observed.censored
     values = np.repeat(observed.values, each, axis=0)
-    for field in range(observed.fields):
+    for field in range(0 if censored is None else observed.fields):
+        assert censored is not None
         places = np.flatnonzero(observed.present[field])
-        hidden = observed.censored[field, places]
+        hidden = censored[field, places]
         if not hidden.any():
             continue
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(CENSORED, field, draws)))
@@ -134,22 +123,29 @@ def _of_one_draw(result: FitResult) -> FitResult:
     What the draws leave open of the numbers is not in them.
     """
     factor, errors = float(np.sqrt(FIT_DRAWS)), result.standard_errors
-    likelihood = result.log_likelihood
+    likelihood, choice = result.log_likelihood, result.choice
+    if choice is not None:
+        of_each = {name: value / FIT_DRAWS for name, value in choice.log_likelihoods.items()}
+        choice = replace(choice, log_likelihoods=of_each)
     return replace(
         result,
         log_likelihood=None if likelihood is None else likelihood / FIT_DRAWS,
+        gradient_norm=result.gradient_norm / FIT_DRAWS,
+        choice=choice,
         log_covariance=result.log_covariance * FIT_DRAWS,
         standard_errors=StandardErrors(
             _times(factor, errors.lengthscale),
-            _times(factor, errors.variance),
+            cast("Numbers", _times(factor, errors.variance)),
             factor * errors.noise_variance,
         ),
     )
 
 
-def _times(factor: float, numbers: Any) -> Any:
+def _times(factor: float, numbers: OwnNumbers) -> OwnNumbers:
     """Multiply a number, or each of a tuple of them."""
-    return tuple(_times(factor, each) for each in numbers) if isinstance(numbers, tuple) else factor * numbers
+    if isinstance(numbers, tuple):
+        return cast("OwnNumbers", tuple(_times(factor, each) for each in numbers))
+    return factor * numbers
 
 
 def predict_with_draws(

@@ -15,9 +15,11 @@ from cagp_dist.gram.targets import part
 from cagp_dist.kernels import Elementary, Family
 from cagp_dist.likelihood.exact.integrated import (
     HYPERPARAMETERS,
+    MOST_FLAT,
     Held,
     Integrated,
     SharedFields,
+    Spectra,
     integrate,
     integrate_draws,
     joined,
@@ -44,8 +46,8 @@ from cagp_dist.text import alternatives, counted
 
 EXACT = ("auto", "cholesky", "rings")
 # Draws of numbers beside censored values, each of which is predicted with some draws of these; how often they
-# are drawn in turn; and their first seed, after those of fits
-NUMBER_DRAWS, NUMBER_ROUNDS, FIRST_SEED = 32, 4, 100
+# are drawn in turn, at least and at most; and their first seed, after those of fits
+NUMBER_DRAWS, ROUNDS_OF_NUMBERS, FIRST_SEED = 32, (4, 20), 100
 
 TARGETS_AT_ONCE = 4096  # Targets whose distributions are in memory at a time
 
@@ -119,7 +121,12 @@ def with_numbers_integrated(
         ]
         integral = _integral_beside_draws if observed.hides else _integral
         try:
-            return integral(learned, observed, held, kernel, families, because, report)
+            try:
+                return integral(learned, observed, held, kernel, families, because, report)
+            except NumericalError:
+                if len(families) == 1:
+                    raise
+                return integral(learned, observed, held, kernel, families[:1], because, report)
         except NumericalError as error:
             if asked == "integrate":
                 raise
@@ -163,11 +170,13 @@ def _integral_beside_draws(
     """Draw numbers by their probability, and censored values in turn with them (Tanner and Wong 1987).
 
     Each of `NUMBER_DRAWS` begins with the numbers of the fit. Censored values are drawn by its numbers, and
-    its numbers by the values then, with a kernel of its own where several are probable.
+    its numbers by the values then, with a kernel of its own where several are probable. The more values are
+    censored, the longer does a draw remember where it began.
     """
     of_draws = np.repeat(np.arange(len(families)), _shares([probability for _, probability in families]))
-    models = [learned] * NUMBER_DRAWS
-    for number in range(NUMBER_ROUNDS):
+    models, rounds = [learned] * NUMBER_DRAWS, rounds_of_numbers(observed.hidden_share)
+    spectra: Spectra | None = {} if observed.there.size <= MOST_FLAT else None
+    for number in range(rounds):
         filled = drawn(observed, *models, draws=1, seed=FIRST_SEED + number)
         generator = np.random.default_rng([FIRST_SEED, number])
         posteriors = list[Integrated]()
@@ -178,8 +187,8 @@ def _integral_beside_draws(
             rows = (np.arange(observed.fields)[:, None] * NUMBER_DRAWS + chosen).ravel()
             patterns = [fields for fields, _ in fields_of(learned, filled.of_fields(rows), held)]
             own = kernel if family == kernel.family else family(1.0)
-            posteriors += integrate_draws(own, patterns, held=held, draws=chosen.size)
-            progress((number + (index + 1) / len(families)) / NUMBER_ROUNDS)
+            posteriors += integrate_draws(own, patterns, held=held, draws=chosen.size, spectra=spectra)
+            progress((number + (index + 1) / len(families)) / rounds)
         models = [_drawn_model(learned, found, generator) for found in posteriors]
     return replace(
         learned,
@@ -187,6 +196,15 @@ def _integral_beside_draws(
         drawn_intervals=joined(posteriors, [1.0] * NUMBER_DRAWS).quantiles(INTERVAL),
         numbers=f"integrated over {because}: {NUMBER_DRAWS} draws of them and of censored values",
     )
+
+
+def rounds_of_numbers(share: float) -> int:
+    """Give the rounds after which draws have forgotten all but a fiftieth, of so many censored values.
+
+    In each they keep that part of a difference which is the part of what all values would say that the
+    censored ones do (Tanner and Wong 1987, section 3), at most about their share.
+    """
+    return int(np.clip(np.ceil(np.log(0.02) / np.log(share)), *ROUNDS_OF_NUMBERS)) if share < 1.0 else 20
 
 
 def _shares(probabilities: Sequence[float]) -> Indices:
@@ -205,7 +223,7 @@ def _drawn_model(learned: FittedModel, found: Integrated, generator: np.random.G
         variance *= found.degrees / generator.chisquare(found.degrees)
     nugget = learned.nugget
     if not found.held.noise:
-        nugget = node.ratio * variance
+        nugget = node.ratio * variance / found.noise_level  # of an observation as usual
     elif found.held.nugget:
         nugget = node.nugget
     return replace(learned, kernel=node.family(node.lengthscale, variance), nugget=nugget, likely=())

@@ -302,6 +302,12 @@ class Observations:
         return self.censored is not None and bool((self.censored & self.present).any())
 
     @property
+    def hidden_share(self) -> float:
+        """The part of the values that is censored."""
+        hidden = 0 if self.censored is None else np.count_nonzero(self.censored & self.present)
+        return float(hidden / self.count)
+
+    @property
     def count(self) -> int:
         """Values that were observed."""
         return int(np.count_nonzero(self.present))
@@ -518,3 +524,14 @@ def _merged(copies: Array, latitude: float, variable: Variable, units: str) -> A
     count = present.sum(axis=1)
     excess = np.where(present, copies - np.where(count > 0, low, 0.0)[:, None], 0.0).sum(axis=1)
     return np.where(count > 0, low + excess / np.maximum(count, 1), np.nan)
+
+
+def beside_limits(limits: int, given: Mapping[str, bool]) -> str:
+    """Say that values are limits of detection and what of the others takes values alone; or nothing."""
+    refused = [name for name, there in given.items() if there]
+    if not refused:
+        return ""
+    return (
+        f"{limits:,} values are limits of detection, and {' and '.join(refused)} was given, which do not go "
+        "together yet; leave one out."
+    )

@@ -13,7 +13,7 @@ from cagp_dist.pipeline.checking import FEW, MANY, MANY_MORE
 from cagp_dist.pipeline.defaults import QUANTILE_LEVELS
 from cagp_dist.pipeline.field_solves import components_of
 from cagp_dist.pipeline.fitting import method_of
-from cagp_dist.pipeline.integration import NUMBER_DRAWS, NUMBER_ROUNDS
+from cagp_dist.pipeline.integration import NUMBER_DRAWS, rounds_of_numbers
 from cagp_dist.pipeline.transform_choice import MOST_FIELDS, MOST_PLACES
 from cagp_dist.predictive.transforms import NODES
 
@@ -23,6 +23,9 @@ STEPS = 6  # of the search of a quantile of draws, about
 # Fits without what looks wrong, one where nothing does and two or three else, and passes through all values,
 # of a usual check; each value that is flagged among few has one more
 ROUNDS_OF_CHECK, PASSES, FLAGGED = 1.5, 4, 0.02
+
+# Lengthscales of the grids on which numbers are looked for, about, and flops of a decomposition over n^3
+SPECTRA, EIGEN_FLOPS = 60, 9
 
 ROUNDS_OF_WEIGHTS = 4  # fits with weights of values that look wrong, where there are any
 
@@ -55,16 +58,21 @@ def work_of_draws(n: int, hidden: int, *, fields: int = 1, draws: int = DRAWS) -
     return Work(flops, fields, DOUBLE * held)
 
 
-def work_of_numbers(n: int, hidden: int, targets: int, *, fields: int = 1) -> Work:
+def work_of_numbers(n: int, hidden: int, targets: int, *, fields: int = 1, kernel: str = "") -> Work:
     """Count what it takes to draw numbers in turn with ``hidden`` of n values, and to predict by each."""
-    draws = NUMBER_ROUNDS * NUMBER_DRAWS * work_of_draws(n, hidden, fields=fields, draws=1)
+    rounds, kernels = rounds_of_numbers(hidden / n), KERNELS_COMPARED.get(chosen_by(kernel) or "", 1)
+    draws = rounds * NUMBER_DRAWS * work_of_draws(n, hidden, fields=fields, draws=1)
+    spectra = fields * kernels * SPECTRA * n * n * (ENTRY_FLOPS + EIGEN_FLOPS * n)
     solves = NUMBER_DRAWS * n * (n * n // 3 + targets * (ENTRY_FLOPS + n))
-    return draws + Work(solves, 0, DOUBLE * (NUMBER_DRAWS * hidden * hidden + n * targets))
+    held = NUMBER_DRAWS * hidden * hidden + n * targets + kernels * SPECTRA * n * n
+    return draws + Work(spectra + solves, 0, DOUBLE * held)
 
 
-def work_of_mixtures(targets: int, *, fields: int, draws: int = DRAWS) -> Work:
+def work_of_mixtures(targets: int, *, fields: int, draws: int = DRAWS, merged: bool = True) -> Work:
     """Count what quantiles and moments of mixtures take: of the field, and of observations."""
-    evaluations = components_of(draws) * 2 * len(QUANTILE_LEVELS) * STEPS + draws * NODES.size
+    evaluations = (components_of(draws) if merged else draws) * 2 * len(
+        QUANTILE_LEVELS
+    ) * STEPS + draws * NODES.size
     flops = 2 * fields * targets * evaluations * ENTRY_FLOPS // 2
     return Work(flops, 0, DOUBLE * fields * targets * (draws + 4 * len(QUANTILE_LEVELS)))
 

@@ -17,7 +17,7 @@ from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
 from cagp_dist.kernels import VARIABLE
 from cagp_dist.pipeline import (
-    FEW,
+    MOST_FLAT,
     Cholesky,
     Neighbours,
     Rings,
@@ -316,13 +316,17 @@ def _of_values(
         found.append((f"the transform is found by {fits} fits", work))
     if size.hidden:
         each = -(-size.hidden // size.times)
-        draws = size.solves * work_of_draws(size.observed, each, fields=size.times)
+        drawn, draws = False, size.solves * work_of_draws(size.observed, each, fields=size.times)
         if prior.numbers is None:
             draws += ROUNDS * work_of_draws(size.observed, each, fields=size.times, draws=FIT_DRAWS)
-            few = size.observed * size.times <= FEW
-            if prior.hyperparameters == "integrate" or (prior.hyperparameters == "auto" and few):
-                draws += work_of_numbers(size.observed, each, size.predicted, fields=size.times)
-        mixtures = work_of_mixtures(size.predicted, fields=size.times)
+            few = size.observed <= MOST_FLAT  # at most: beyond some it depends on what the fit finds
+            drawn = prior.hyperparameters == "integrate" or (prior.hyperparameters == "auto" and few)
+            if drawn:
+                once = work_of_numbers(
+                    size.observed, each, size.predicted, fields=size.times, kernel=prior.kernel
+                )
+                draws += size.solves * once
+        mixtures = work_of_mixtures(size.predicted, fields=size.times, merged=not drawn)
         found.append((f"{counted(size.hidden, 'censored value')} are drawn {DRAWS} times", draws + mixtures))
     if prior.outliers == "robust" and prior.numbers is None:
         sites = Sites(np.arange(size.observed), np.arange(1), method_of(size.observed))

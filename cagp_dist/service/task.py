@@ -60,7 +60,6 @@ from cagp_dist.pipeline import (
 )
 from cagp_dist.pipeline.background import Background
 from cagp_dist.pipeline.carried import CarriedField
-from cagp_dist.pipeline.censoring import beside_limits
 from cagp_dist.pipeline.cross_validation import usual_recalibration
 from cagp_dist.pipeline.field_fit import ways_in_depth
 from cagp_dist.pipeline.fitted_model import FittedModel, ellipse_of, no_nugget
@@ -78,7 +77,7 @@ from cagp_dist.pipeline.map_mean import MeanLike, MeansByLabel, PartlyKnown, kno
 from cagp_dist.pipeline.map_points import MapPoints, Targets
 from cagp_dist.pipeline.maps_at_times import SAME_HOUR
 from cagp_dist.pipeline.model_settings import COMPARED_IN_TIME, ModelSettings
-from cagp_dist.pipeline.observations import block_size, hours_since, visited
+from cagp_dist.pipeline.observations import beside_limits, block_size, hours_since, visited
 from cagp_dist.pipeline.recalibration import Errors, Recalibration
 from cagp_dist.pipeline.solve_plans import choose_solver
 from cagp_dist.pipeline.split import Split

@@ -101,7 +101,7 @@ def test_numbers_beside_censored_values_have_their_posterior(seed, monkeypatch):
     """
     observed, _, _ = observed_of(10, [7, seed], 2)
     monkeypatch.setattr(integration, "NUMBER_DRAWS", 250)
-    monkeypatch.setattr(integration, "NUMBER_ROUNDS", 5)
+    monkeypatch.setattr(integration, "ROUNDS_OF_NUMBERS", (5, 5))
     learned = FittedModel(KERNEL, 0.0, np.asarray(0.0), 0.05)
     held = Held(variance=1.0)
     families = [(cagp.Matern32, 1.0)]

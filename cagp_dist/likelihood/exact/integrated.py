@@ -15,6 +15,7 @@ is a third number. Posteriors of several kernels are joined by the probability o
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from math import log
 from typing import Literal, NamedTuple
@@ -281,20 +282,40 @@ class Integrated:
 _OF_A_NODE = ("ratio", "variance")
 
 
+class _Spectrum(NamedTuple):
+    """What a lengthscale says of points, whatever was observed there."""
+
+    eigenvalues: Array  # (m,)
+    vectors: Array  # (n, m)
+    smallest_ratio: float  # with which rounding does not decide
+
+
+Spectra = dict[tuple[Family, float, float, int], _Spectrum]
+"""Of families, lengthscales, nuggets and numbers of patterns: kept between draws of the same fields."""
+
+
 class _Decomposed:
     """What one lengthscale says of fields at the same points, for every ratio."""
 
-    def __init__(self, kernel: Kernel, beside: _BesideMean) -> None:
+    def __init__(self, kernel: Kernel, beside: _BesideMean, known: "_Spectrum | None" = None) -> None:
         self._root, self._values, self._left = beside.root, beside.values, beside.left
-        self._covariance = kernel(beside.X, beside.X) / np.outer(self._root, self._root)
-        values, vectors = np.linalg.eigh(beside.rest.T @ self._covariance @ beside.rest)
-        self.eigenvalues = np.maximum(values, 0.0)  # below zero by rounding
-        # no value is left of as many observations as the mean has coefficients
-        rounding = len(values) * np.finfo(np.float64).eps * float(values.max(initial=0.0))
-        self.smallest_ratio = rounding - max(float(values.min(initial=np.inf)), 0.0)
-        self._vectors = beside.rest @ vectors
+        self._kernel, self._X = kernel, beside.X
+        self.spectrum = self._decomposed(beside.rest) if known is None else known
+        self.eigenvalues, self._vectors, self.smallest_ratio = self.spectrum
         self.projected = self._vectors.T @ self._values
         self.log_determinant = beside.log_determinant
+
+    @cached_property
+    def _covariance(self) -> Array:
+        """Covariance of the observations in units of their noise (n, n)."""
+        return np.asarray(self._kernel(self._X, self._X) / np.outer(self._root, self._root))
+
+    def _decomposed(self, rest: Array) -> "_Spectrum":
+        values, vectors = np.linalg.eigh(rest.T @ self._covariance @ rest)
+        # no value is left of as many observations as the mean has coefficients
+        rounding = len(values) * np.finfo(np.float64).eps * float(values.max(initial=0.0))
+        smallest = rounding - max(float(values.min(initial=np.inf)), 0.0)
+        return _Spectrum(np.maximum(values, 0.0), rest @ vectors, smallest)  # below zero by rounding
 
     def likelihood(self, ratios: Array, draws: int) -> tuple[Array, Array]:
         """Log determinants (g,) of the fields of one draw, and quadratic forms (draws, g) of each.
@@ -402,10 +423,12 @@ def integrate_draws(
     held: Held,
     draws: int,
     progress: Callable[[float], None] | None = None,
+    spectra: Spectra | None = None,
 ) -> list[Integrated]:
     """Find the posterior of the numbers of a prior by each of several draws of the same fields.
 
-    Those of one field stand side by side in `SharedFields.values`. All share a grid, and its decompositions.
+    Those of one field stand side by side in `SharedFields.values`. All share a grid, and its decompositions;
+    ``spectra`` keeps these for other draws.
     """
     degrees = independent_combinations(patterns) // draws
     if degrees < LEAST_DEGREES:
@@ -423,7 +446,8 @@ def integrate_draws(
             key="variance-with-nugget",
         )
     level = float(np.mean(np.concatenate([fields.noise_variance for fields in patterns])))
-    grid = _NumbersGrid(kernel, tuple(patterns), held, draws, degrees, level, _extent(patterns))
+    extent = _extent(patterns)
+    grid = _NumbersGrid(kernel, tuple(patterns), held, draws, degrees, level, extent, spectra)
     return grid.integrated(progress or (lambda _: None))
 
 
@@ -450,6 +474,7 @@ class _NumbersGrid:
     degrees: int  # of the fields of one draw
     level: float
     extent: float
+    spectra: Spectra | None
 
     def integrated(self, progress: Callable[[float], None]) -> list[Integrated]:
         """Look for where the likelihood of any draw is, and put a grid there."""
@@ -544,10 +569,14 @@ class _NumbersGrid:
         log_determinant, quadratic = np.zeros(shape), np.zeros((self.draws, *shape))
         ratios, m = np.exp(v), self.degrees
         for t, nugget in enumerate(nuggets):
-            for fields in self.patterns:
+            for number, fields in enumerate(self.patterns):
                 beside = _BesideMean(fields, float(nugget), level=self.level)
                 for i, lengthscale in enumerate(np.exp(u)):
-                    part = _Decomposed(self.kernel.family(float(lengthscale), 1.0), beside)
+                    key = self.kernel.family, float(lengthscale), float(nugget), number
+                    known = None if self.spectra is None else self.spectra.get(key)
+                    part = _Decomposed(self.kernel.family(float(lengthscale), 1.0), beside, known)
+                    if self.spectra is not None:
+                        self.spectra[key] = part.spectrum
                     of_pattern = part.likelihood(ratios, self.draws)
                     log_determinant[t, i] += of_pattern[0]
                     quadratic[:, t, i] += of_pattern[1]
