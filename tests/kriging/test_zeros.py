@@ -130,7 +130,7 @@ def test_few_values_are_mapped_by_draws_of_the_parameters():
     models = [own for _, own in learned.likely]
     filled = drawn(points, *models, draws=DRAWS // 32).values.reshape(32, DRAWS // 32, -1)
     X, targets, dry, beyond = points.X, cagp.unit_sphere(TO["lat"], TO["lon"]), [], []
-    wet = int(found["probability_zero"].argmin())
+    wet = int(np.argmin(found["probability_zero"].values))
     level = float(found["quantile"].sel(quantile_level=0.95)[wet])
     assert level > 0.0
     for own, values in zip(models, filled, strict=True):
