@@ -111,7 +111,7 @@ def pages(folder: Path) -> None:
     with serve(folder / "stations") as page, browser(390, 844, dark=True, mobile=True) as tab:
         tab.open(page.url)
         found.append(chosen(tab, 57.0, 12.0).resize((370, 800)))
-    beside(found).save(FIGURES / "view.jpg", quality=85)
+    beside(found).save(FIGURES / "view.jpg", quality=72, optimize=True)
 
 
 def beside(pictures: list[Image.Image]) -> Image.Image:
