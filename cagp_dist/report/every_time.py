@@ -19,7 +19,7 @@ from cagp_dist.cartography.raster import resample
 from cagp_dist.pages.templates import picture_address
 from cagp_dist.report.maps import drawing_order, map_frame, shown_mean
 from cagp_dist.report.published import Grid, PublishedRun, TestPoints, each_map
-from cagp_dist.report.report_tables import UNSCORED, by_time
+from cagp_dist.report.report_tables import UNMEASURED, UNSCORED, by_time
 from cagp_dist.report.wording import percent, when
 from cagp_dist.variables.units import amount
 
@@ -128,13 +128,14 @@ def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, ColourScal
     scored = by_time(run)
     buttons = []
     for index, stamp in enumerate(stamps):
-        rmse, inside = amount(scored.rmse[index], run.variable.units, 2), float(scored.coverage[index])
+        error, inside = float(scored.rmse[index]), float(scored.coverage[index])
+        known = f"RMSE {amount(error, run.variable.units, 2)}" if np.isfinite(error) else UNMEASURED
         height, width = every.pictures["mean"][index].shape if "mean" in drawn else (0, 0)
         buttons.append(
             TimeButton(
                 stamp=stamp,
                 label=stamp.removesuffix(" UTC"),
-                said=f"RMSE {rmse}; inside {percent(inside)}" if np.isfinite(inside) else UNSCORED,
+                said=f"{known}; inside {percent(inside)}" if np.isfinite(inside) else UNSCORED,
                 picture=drawn["mean"][index] if "mean" in drawn else "",
                 width=width,
                 height=height,

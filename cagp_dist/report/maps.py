@@ -127,6 +127,8 @@ def draw_maps(
     subtitle = listed(stamp, f"at {residual.size:,} test points the solver did not see")
     about = listed(f"Map of observed minus predicted {noun} at the test points", stamp)
     said = f"{about}: {value_range(residual, variable.units, 1)}."
+    if not residual.size:
+        subtitle, said = listed(stamp, "no test point has a measured value"), f"{about}: of none."
     heading = "Observed minus predicted"
     return [*drawings, drawn("residual", residual, heading, subtitle, said, None, observed)]
 
@@ -175,6 +177,8 @@ def _marked(run: PublishedRun, frame: Frame | PlaneFrame, *, std_varies: bool) -
 def value_range(values: Array, units: str, digits: int) -> str:
     """Smallest and largest value with their unit: kelvin with so many decimals, else four digits."""
     values = values[np.isfinite(values)]  # cells may be blank
+    if not values.size:
+        return "none"
     form = f".{digits}f" if units == "K" else ".4g"
     return f"{values.min():{form}} to {values.max():{form}} {spoken(units)}".strip()
 

@@ -120,9 +120,7 @@ def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Fi
             drawn = f"Computed on {grids} and shaded bilinearly between them."
     else:
         drawn = "The job requested no map: the dots are the test points, and nothing is interpolated."
-    noun, units = run.variable.noun, run.variable.units
-    bias = float(np.nanmean(run.points.observed - run.points.mean))
-    over = " over all times" if len(run.times) > 1 else ""
+    noun = run.variable.noun
     corrected = " and is recalibrated" if run.calibration.recalibrated else ""
     if run.both_recalibrated:
         corrected = "; both are recalibrated"
@@ -147,8 +145,7 @@ def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Fi
         "the band. It allows for correlated errors of neighbours, but not for an error common to all.",
         "strata": "If the error bars of a group are right, its value is inside its band 95 times in 100: one "
         "group in twenty is outside by chance. Coast is within 50 km of a coastline.",
-        "residual": f"On average {signed_amount(bias, units, 2)}{over}. Red and blue should look scattered: "
-        "a region of one colour has errors in common.",
+        "residual": _of_errors(run),
         "pit": _shape(run),
         "convergence": "Lower is better. An arrow marks a prior that is beyond the scale.",
         "simulation": "One value for each field: where the truth lies in its predictive distribution, along "
@@ -160,6 +157,20 @@ def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Fi
         "times": "The dashed line is the coverage of correct error bars.",
     }
     return {name: Figure(svg, captions[name]) for name, svg in figures.items()}
+
+
+def _of_errors(run: PublishedRun) -> str:
+    """Say what the map of errors should look like; their average, where none is chosen by its value."""
+    common = "a region of one colour has errors in common."
+    if run.limits_held_out:
+        return (
+            "Of measured values alone, which lie higher than all: their errors tend to be positive where the "
+            f"map is right, too. Otherwise colours should look scattered: {common}"
+        )
+    bias = float(np.nanmean(run.points.observed - run.points.mean))
+    over = " over all times" if len(run.times) > 1 else ""
+    average = f"On average {signed_amount(bias, run.variable.units, 2)}{over}."
+    return f"{average} Red and blue should look scattered: {common}"
 
 
 def _shape(run: PublishedRun) -> str:
@@ -247,10 +258,17 @@ def _values(run: PublishedRun) -> list[str]:
             f"Values y are mapped as {text('transform')}, and taken back: intervals are those between "
             "published quantiles, not the mean and a multiple of the standard deviation."
         )
-    if (limits := run.attributes.count(BELOW_LIMITS)) is not None:
+    if limits := run.attributes.count(BELOW_LIMITS):
+        are = (
+            "is a limit of detection, below which the value is"
+            if limits == 1
+            else "are limits of detection, below which values are"
+        )
+        found.append(f"{counted(limits, 'observed value')} {are} drawn.")
+    if run.limits_held_out:
         found.append(
-            f"{counted(limits, 'observed value')} are limits of detection, below which values are drawn. Of "
-            "those held out, coverage and PIT count limits too; errors are those of measured values alone."
+            "Some held-out values are limits of detection. Coverage and PIT count them; RMSE, CRPS and NLL "
+            "are those of measured values alone, which lie higher than all."
         )
     return found + [text(name) for name in ("flagged_statement", "suspicious_values", "values_advice")]
 

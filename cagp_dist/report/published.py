@@ -234,6 +234,7 @@ class PublishedRun:
     both_recalibrated: bool = (
         False  # the field's error bars as those of observations; not in earlier versions
     )
+    limits_held_out: bool = False  # whether values at test points are limits of detection, without errors
 
     @property
     def transformed(self) -> bool:
@@ -243,7 +244,7 @@ class PublishedRun:
     @property
     def normal(self) -> bool:
         """Whether distributions are normal: not of values that were transformed, or lie below limits."""
-        return not self.transformed and self.attributes.count(BELOW_LIMITS) is None
+        return not self.transformed and not self.attributes.count(BELOW_LIMITS)
 
     @property
     def solver_calibration(self) -> str:
@@ -284,6 +285,7 @@ def read_run(path: Path, variable_name: str | None = None, *, depth: int = 0) ->
         both = about.endswith(RECALIBRATED)
         if (below := posterior.optional(BELOW_LIMIT)) is not None:
             observed = np.where(below > 0.0, np.nan, observed)
+        limits_held_out = below is not None and bool((below > 0.0).any())
         points = TestPoints(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
     beside = names.index(variable.name) if names else 0
     scores, iterations = (of_another(name, variable.name) if beside else name for name in SCORED)
@@ -312,6 +314,7 @@ def read_run(path: Path, variable_name: str | None = None, *, depth: int = 0) ->
         calibration=scored,
         trace=traced,
         both_recalibrated=both,
+        limits_held_out=limits_held_out,
         attributes=attributes,
         variable=variable,
         variables=names,

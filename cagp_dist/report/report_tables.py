@@ -40,6 +40,7 @@ _METHODS = {
 
 # What stands instead of the scores of a time at which no test point has a value
 UNSCORED = "nothing to score"
+UNMEASURED = "all below limits"  # instead of errors, where every value is a limit of detection
 MOST_PLACES = 20  # Rows of the table of places
 MOST_TIMES = 8  # Rows of the table by time; the chart beside it shows all of them
 
@@ -153,11 +154,14 @@ def headline_coverage(run: PublishedRun) -> tuple[float, float, float]:
 
 
 def by_time(run: PublishedRun) -> ByTime:
-    """Score every time by itself, noise included (math 10.3); NaN where no test point has a value."""
+    """Score every time by itself, noise included (math 10.3); NaN where no test point has a value.
+
+    Limits of detection have no errors, but a PIT: where there are no others, coverage alone is known.
+    """
     found = np.full((4, len(run.times)), np.nan)
     for index, observed in enumerate(run.points.observed):
         there = ~np.isnan(observed)
-        if there.any():
+        if there.any() or _pit_of_time(run, index).size:
             found[:, index] = _of_time(run, index, there)
     rmse, nll, crps, coverage = found
     return ByTime(run.times, rmse, nll, crps, coverage, level=HEADLINE, units=run.variable.units)
@@ -170,10 +174,18 @@ def _of_time(run: PublishedRun, index: int, there: Mask) -> tuple[float, float, 
     if values is None:  # a run of before, whose distributions are Gaussian
         row = scores(mean, points.predictive_std[index, there], observed, levels=[HEADLINE])
         return row.rmse, row.nll, row.crps, float(row.coverage[0])
-    pit = values["pit"][index]
-    inside = np.abs(pit[~np.isnan(pit)] - 0.5) <= 0.5 * HEADLINE  # limits of detection count, too
+    inside = np.abs(_pit_of_time(run, index) - 0.5) <= 0.5 * HEADLINE  # limits of detection count, too
+    if not there.any():
+        return np.nan, np.nan, np.nan, float(inside.mean())
     nll, crps = (float(each[index, there].mean()) for each in (values["nll"], values["crps"]))
     return float(np.sqrt(((mean - observed) ** 2).mean())), nll, crps, float(inside.mean())
+
+
+def _pit_of_time(run: PublishedRun, index: int) -> Array:
+    """Give the PIT of what was observed at one time; of runs of before none, as they have no limits."""
+    values = run.calibration.values
+    pit = np.empty(0) if values is None else values["pit"][index]
+    return pit[~np.isnan(pit)]
 
 
 def time_rows(scored: ByTime) -> tuple[list[Row], str]:
@@ -184,19 +196,23 @@ def time_rows(scored: ByTime) -> tuple[list[Row], str]:
     else:
         chosen = np.sort(np.argsort(-scored.rmse)[:MOST_TIMES])
         which = f"The {MOST_TIMES} of {count} times with the largest errors"
-    rows: list[Row] = [
-        (
-            when(scored.times[index], scored.times),
-            amount(scored.rmse[index], scored.units),
-            f"{scored.nll[index]:.3f}",
-            amount(scored.crps[index], scored.units),
-            percent(float(scored.coverage[index])),
-        )
-        if np.isfinite(scored.rmse[index])
-        else (when(scored.times[index], scored.times), UNSCORED, "", "", "")
-        for index in chosen
-    ]
-    return rows, which
+    return [_time_row(scored, index) for index in chosen], which
+
+
+def _time_row(scored: ByTime, index: int) -> Row:
+    """Write the scores of one time, as far as there are any."""
+    stamp, inside = when(scored.times[index], scored.times), float(scored.coverage[index])
+    if not np.isfinite(inside):
+        return stamp, UNSCORED, "", "", ""
+    if not np.isfinite(scored.rmse[index]):
+        return stamp, UNMEASURED, "", "", percent(inside)
+    return (
+        stamp,
+        amount(scored.rmse[index], scored.units),
+        f"{scored.nll[index]:.3f}",
+        amount(scored.crps[index], scored.units),
+        percent(inside),
+    )
 
 
 def place_rows(run: PublishedRun) -> tuple[list[Row], str]:

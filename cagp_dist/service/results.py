@@ -214,6 +214,7 @@ class _Found:
             "distribution": distribution_in_units(distribution, transform, normal, measured),
             "median": found.median,
             "probability_zero": zero,
+            "transformed": not isinstance(transform, Identity),  # which is that of limits of detection
         }
 
 
@@ -252,7 +253,10 @@ def _of_test_points(found: _Found) -> dict[str, xr.Dataset]:
     return {
         "posterior": posterior,
         "calibration": calibration.assign_attrs(
-            statement | _sampling_statement(solution.sampled) | distributions.found.attributes()
+            statement
+            | _sampling_statement(solution.sampled)
+            | distributions.found.attributes()
+            | _limits_statement(limits)
         ),
         "trace": evaluation.trace_group(
             trace,
@@ -583,6 +587,16 @@ def _limits_said(prepared: PreparedJob) -> dict[str, object]:
     """Say how many of the values that are observed are limits of detection."""
     limits = prepared.points.limits
     return {} if limits is None else {BELOW_LIMITS: int(limits[:, prepared.design.train].sum())}
+
+
+def _limits_statement(limits: Mask | None) -> dict[str, str]:
+    """Say which scores count limits of detection, where some were held out."""
+    if limits is None or not limits.any():
+        return {}
+    return {
+        "limits_statement": "rmse, crps and nll are of the values that were measured, which lie higher than "
+        "all; coverage and pit count limits of detection, too."
+    }
 
 
 def _intervals(model: FittedModel) -> dict[str, object]:

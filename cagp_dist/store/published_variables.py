@@ -99,7 +99,8 @@ outlier_probability: observations? (time @) 1 share
     probability that the observation is wrong | By how much it counts less.
 below_limit: posterior? observations? (time @) 1 share
     whether the observation is a limit of detection | 1 where it is known only that the value is no larger, 0
-    elsewhere. In coverage and PIT these count, in the other scores they do not.
+    elsewhere, also where nothing was observed. In coverage and PIT these count, in the other scores they do
+    not.
 flagged_value: flags (flagged) field any
     {said} that was observed, and that all others contradict | Neither used nor scored.
 flagged_expected: flags (flagged) field any

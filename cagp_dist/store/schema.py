@@ -53,6 +53,7 @@ def prediction_group(
     distribution: Distribution | None = None,
     median: ArrayLike | None = None,
     probability_zero: ArrayLike | None = None,
+    transformed: bool = True,
     below_limit: ArrayLike | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
@@ -62,7 +63,8 @@ def prediction_group(
     """Group ``posterior``, ``targets`` or ``map``: what was predicted, and what was observed there.
 
     A map without ``std`` has the mean alone: its error bars are in ``map_std``, on a coarser grid. With a
-    ``median`` values were transformed or are limits, and all is of the distribution of the values already.
+    ``median`` values were ``transformed``, or some are limits, and all is of the distribution of the values
+    already.
 
     Shapes: (T, q), of error bars also (q,); of a map (T, P, Q) and (P, Q), at depths (T, d, P, Q).
     """
@@ -95,7 +97,7 @@ def prediction_group(
     title = _TITLES[group].format(variable.long_name) + ("" if std is not None else ", mean")
     found = _of_distribution(dataset(group, where, arrays, variable, title=title), name, distribution)
     if median is not None:
-        _say_not_normal(found, name)
+        _say_not_normal(found, name, transformed=transformed)
     if std is None:
         field = found[f"{name}_mean"]
         del field.attrs["ancillary_variables"]
@@ -260,19 +262,25 @@ def _say_mean_over(group: xr.Dataset, name: str, part: str, comment: str) -> Non
         }
 
 
-def _say_not_normal(group: xr.Dataset, name: str) -> None:
-    """Say of arrays what they are of where values were transformed or are limits, in place."""
+def _say_not_normal(group: xr.Dataset, name: str, *, transformed: bool) -> None:
+    """Say of arrays what they are of where values were transformed, or else some are limits, in place."""
+    because = "Values were transformed" if transformed else "Some values are limits of detection"
+    taken = (
+        "taken back from that of transformed values"
+        if transformed
+        else "a mixture over draws of the values that are limits of detection"
+    )
     not_normal = f"which is not normal: its quantiles are {name}_quantile, those of no multiple of this."
     group[f"{name}_std"].attrs["comment"] = (
         "Of the distribution of the noise-free field, mathematical and computational uncertainty together, "
-        "WITHOUT noise. It is not normal."
+        f"WITHOUT noise. {because}, so that it is not normal."
     )
     group[f"{name}_predictive_std"].attrs["comment"] = (
         f"Of the distribution of an observation, noise included, {not_normal}"
     )
-    group[f"{name}_quantile"].attrs["comment"] = (
-        "Of an observation, noise included: not of a normal distribution."
-    )
+    group[f"{name}_quantile"].attrs["comment"] = f"Of an observation, noise included: {taken}."
+    median = group[f"{name}_median"].attrs
+    median["comment"] = f"{median['comment']} {because}."
 
 
 def _of_distribution(group: xr.Dataset, name: str, distribution: Distribution | None) -> xr.Dataset:

@@ -37,9 +37,8 @@ def as_recalibrated(group: xr.Dataset, like: xr.Dataset) -> xr.Dataset:
         else:
             continue
         added[name] = found.transpose(*like[name].dims).astype(np.float64)
-        added[name].attrs = dict(
-            like[name].attrs
-        )  # not those of what it was made of, such as units of levels
+        # not those of what it was made of, such as units of levels
+        added[name].attrs = dict(like[name].attrs)
     return group.assign(added)
 
 

@@ -8,6 +8,9 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.pipeline.censoring import DRAWS
 from cagp_dist.report import write_report
+from cagp_dist.report.published import read_run
+from cagp_dist.report.report_tables import UNMEASURED, by_time, time_rows
+from cagp_dist.report.wording import percent
 from cagp_dist.service.daily import daily
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
@@ -130,6 +133,9 @@ def test_a_job_is_the_call(folder, table, variable):
     inside = np.abs(scores.pit.values[~np.isnan(observed)] - 0.5) <= 0.45
     assert scores.coverage.sel(level=0.9).item() == pytest.approx(inside.mean())
     assert "limits of detection" in write_report(outcome.path).read_text()
+    assert "which lie higher than all" in scores.attrs["limits_statement"]
+    assert "mixture over draws" in posterior[f"{variable}_quantile"].attrs["comment"]
+    assert "transformed" not in posterior[f"{variable}_std"].attrs["comment"]
 
 
 def test_test_points_below_limits_are_scored_by_probability(folder):
@@ -157,6 +163,53 @@ def test_test_points_below_limits_are_scored_by_probability(folder):
     prior = cagp.Prior(cagp.Matern32(0.08, 1.0), 0.05, cagp.MEANS["constant"])
     found = call(folder, table="known.csv", prior=prior, kernel="auto", hyperparameters="auto")
     assert_same(outcome.path, found, "zinc")
+
+
+def test_a_day_whose_test_points_are_all_below_limits_has_a_report(folder):
+    """Its first: errors are of none, coverage is that of the PIT."""
+    held_out = {"test": {"kind": "random", "count": 12, "seed": 1}}
+    places = pd.read_csv(folder / "once.csv")
+    settings = {"prior": NUMBERS, "design": held_out}
+    tested = read_group(run(job(folder, name="tested", **settings)).path, "posterior")
+    first, second = (places.assign(time=f"2020-01-0{day}") for day in (1, 2))
+    held = np.isin(first.lat.round(9), tested.latitude.values.round(9))
+    assert held.sum() == 12
+    first.loc[held, "zinc"] = first.loc[held, "lod"]
+    pd.concat([first, second]).to_csv(folder / "hidden.csv", index=False)
+    outcome = run(job(folder, table="hidden.csv", name="hidden", **settings))
+    below = read_group(outcome.path, "posterior").below_limit.values > 0.0
+    np.testing.assert_array_equal(below.all(axis=1), [True, False])
+    page = write_report(outcome.path).read_text()
+    assert "no test point has a measured value" in page
+    assert "On average" not in page
+    scored, pit = by_time(read_run(outcome.path)), outcome.calibration.pit.values
+    np.testing.assert_array_equal(np.isnan(scored.rmse), [True, False])
+    np.testing.assert_allclose(scored.coverage, (np.abs(pit - 0.5) <= 0.45).mean(axis=1))
+    rows, _ = time_rows(scored)
+    assert rows[0][1:4] == (UNMEASURED, "", "")
+    assert rows[0][4] == percent(scored.coverage[0])
+    assert UNMEASURED in page
+
+
+def test_limits_at_test_points_alone_leave_distributions_normal(folder):
+    """No page says that limits were used, or what they would have changed."""
+    held_out = {"test": {"kind": "random", "count": 12, "seed": 1}}
+    places = pd.read_csv(folder / "once.csv")
+    settings = {"prior": NUMBERS, "design": held_out}
+    tested = read_group(run(job(folder, name="tested", **settings)).path, "posterior")
+    held = np.isin(places.lat.round(9), tested.latitude.values.round(9))
+    places.loc[~held, "lod"] = -9.0
+    places.to_csv(folder / "outside.csv", index=False)
+    outside = job(folder, table="outside.csv", name="outside", **settings)
+    outcome = run(outside)
+    published = read_run(outcome.path)
+    assert read_group(outcome.path).attrs["observations_below_limits"] == 0
+    assert published.normal
+    assert published.limits_held_out
+    page = write_report(outcome.path).read_text()
+    assert "0 observed values" not in page
+    assert "not normal" not in page
+    assert "On average" not in page
 
 
 @pytest.mark.parametrize(

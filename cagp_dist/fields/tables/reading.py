@@ -84,7 +84,7 @@ def read_table(
         Columns by what stands in them, ``{"latitude": "lat", "longitude": "lon", "time": "date", "name":
         "site"}``; by default the usual names are looked for, whatever their letter case. A column of depths,
         positive downward, is one only where it is named: ``{"depth": "pressure"}``; so is one of limits of
-        detection, which `krige` takes. ``{"x": "easting",
+        detection, which calls and jobs take. ``{"x": "easting",
         "y": "northing"}`` are coordinates of a plane, instead of latitude and longitude. Longitudes may be
         0..360 or -180..180, and degrees be written as 50.1182N, 50 07 05 N or 50d07m05sN; columns of
         hemispheres (``lat_dir``, ``ew``), minutes and seconds (``lat_min``) beside them are used.
