@@ -16,7 +16,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import part
 from cagp_dist.pipeline.censoring import quantiles_of
 from cagp_dist.pipeline.defaults import FEWEST_DRAWN, MOST_DRAWN, OBSERVED_FOR_EACH
-from cagp_dist.pipeline.field_solves import Execution, LeftOut, Solution
+from cagp_dist.pipeline.field_solves import DrawnFields, Execution, LeftOut, Solution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.left_out import has_left_out, leave_one_out
 from cagp_dist.pipeline.map_points import MapPoints, Targets
@@ -119,6 +119,8 @@ class LeftOutFolds(NamedTuple):
     quantiles: Array | None = None
     predictive_quantiles: Array | None = None
     recalibration: Recalibration = NOT_ASKED
+    drawn: DrawnFields | None = None  # what draws of censored values say of the field
+    noise_variance: Array | None = None  # (k,) of observations
 
 
 def cross_validate(task: Task, model: FittedModel, execution: Execution, *, split: Split) -> LeftOutFolds:
@@ -163,6 +165,8 @@ def cross_validate(task: Task, model: FittedModel, execution: Execution, *, spli
         None if solution.drawn is None else quantiles_of(solution.drawn),
         None if result.of_held_out is None else result.of_held_out.quantiles,
         learned.found,
+        solution.drawn,
+        noise,
     )
 
 

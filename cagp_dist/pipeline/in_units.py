@@ -128,6 +128,10 @@ def folds_in_units(found: LeftOutFolds, transform: Transform) -> LeftOutFolds:
 
     The mean is that of an observation, which is compared with one.
     """
+    if found.drawn is not None:
+        of_field = moments_of_draws(found.drawn, transform)
+        noisy = moments_of_draws(found.drawn, transform, found.noise_variance)
+        return found._replace(mean=noisy.mean, std=of_field.std, predictive_std=noisy.std)
     field, observation = (
         normal_in_units(found.mean, std, transform)
         if quantiles is None

@@ -319,17 +319,24 @@ def check_folds(task: Task) -> None:
 
 
 def check_left(observed: Observations, parts: Iterable[Indices], what: str) -> None:
-    """Raise `DataError` where a time has no observations without one of these parts of the places."""
+    """Raise `DataError` where a time has no observations without one of these parts of the places.
+
+    Nor may limits of detection be all that is left of a time: nothing says then how far below they are.
+    """
     present = observed.present
-    values = present.sum(axis=1)
+    seen, text = present, "observation"
+    if observed.limits is not None:
+        seen, text = present & ~observed.limits, "measured value"
+    values, measured = present.sum(axis=1), seen.sum(axis=1)
     for left in parts:
         empty = present[:, left].sum(axis=1) == values
+        empty |= (measured > 0) & (seen[:, left].sum(axis=1) == measured)
         if empty.any():
             when, name = observed.times, "a field"
             if when.size == empty.size and not np.isnat(when[empty.argmax()]):
                 name = f"the time {shown_time(when[empty.argmax()])}"
             raise DataError(
-                f"{name} has no observation without {what} that is left out, and nothing else predicts that; "
+                f"{name} has no {text} without {what} that is left out, and nothing else predicts that; "
                 "expected observations elsewhere at each time. Leave such times out, take fewer folds or "
                 "smaller blocks, or leave error bars as they are.",
                 key="empty-fold",

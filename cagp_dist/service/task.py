@@ -584,12 +584,6 @@ def prepare_job(
         if not known.all():  # a mean over a part of a region is another one
             said = unknown_text(mean, known, nodes, points.space, "points of the regions")
             raise DataError(f"{said}; expected it around them. Check its region.", key="covariate-unknown")
-    if points.limits is not None and not (points.present & ~points.limits)[:, design.test].any():
-        raise DataError(
-            f"all {design.test.size:,} test points are below their limits of detection, so that no error is "
-            "known; hold out more places, or draw others: [design] test count and seed.",
-            key="nothing-to-score",
-        )
     if chosen.seen is None:
         check_every_time(points, design.train, mean if job.prior.estimates_mean else None)
     provenance = {

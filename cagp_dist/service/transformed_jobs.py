@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from cagp_dist.errors import DataError
 from cagp_dist.pipeline.censoring import check_seen
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.narration import Narrator
@@ -29,6 +30,13 @@ def transformed_job(prepared: PreparedJob, execution: Execution) -> TransformedJ
     with Narrator(shown=False) as told:
         found = transform_of_values(task.observed, asked, task.model, execution, narrator=told)
     transformed = prepared.transformed(found.chosen)
-    if transformed.points.limits is not None:
+    points, test = transformed.points, transformed.design.test
+    if points.limits is not None:
         check_seen(transformed.task.observed)
+        if not (points.present & ~points.limits)[:, test].any():
+            raise DataError(
+                f"all {test.size:,} test points are below their limits of detection, so that no error is "
+                "known; hold out more places, or draw others: [design] test count and seed.",
+                key="nothing-to-score",
+            )
     return TransformedJob(transformed, found)

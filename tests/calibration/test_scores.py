@@ -1,5 +1,7 @@
 """Scores against their definitions: numerical integration, scipy densities and simulation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -252,3 +254,16 @@ def test_scores_are_frozen():
     result = scores(*_prediction(11))
     with pytest.raises(AttributeError):
         result.rmse = 0.0
+
+
+def test_a_score_that_is_not_a_number_is_not_left_out():
+    """Only where all errors are unknown beside a PIT a limit of detection was compared."""
+    rng = np.random.default_rng(4)
+    every = point_scores(Gaussian(np.zeros(30), np.ones(30)), rng.standard_normal(30))
+    nll = np.where(np.arange(30) == 3, np.nan, every.nll)
+    pooled = replace(every, nll=nll).pooled()
+    assert np.isnan(pooled.nll)
+    assert np.isfinite([pooled.crps, pooled.rmse]).all()
+    nothing = of_limits(every, np.full(30, True), np.full(30, False)).pooled(weights=np.ones(30))
+    assert np.isnan([nothing.nll, nothing.by_area.crps]).all()
+    assert np.isfinite(nothing.coverage).all()

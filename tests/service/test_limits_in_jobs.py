@@ -22,6 +22,7 @@ from cagp_dist.store.zarr_arrays import read_group
 from ..jobs import job_text, map_grid
 
 NUMBERS = {"lengthscale": 0.08, "variance": 1.0, "noise_variance": 0.05}
+PRIOR = cagp.Prior(cagp.Matern32(0.08, 1.0), 0.05, cagp.MEANS["constant"])
 LIMIT = -0.3
 
 
@@ -49,6 +50,8 @@ def folder(tmp_path_factory):
     pd.concat([tables[0], tables[1].iloc[5:]]).to_csv(folder / "days.csv", index=False)
     dry = tables[1].assign(zinc=tables[1].lod)
     pd.concat([tables[0], dry]).to_csv(folder / "dry.csv", index=False)
+    lonely = dry.assign(zinc=np.where(np.arange(60) == 7, 2.0, dry.zinc))
+    pd.concat([tables[0], lonely]).to_csv(folder / "lonely.csv", index=False)
     places = {"name": ["a", "b", "c"], "lat": [48.0, 50.0, 52.0], "lon": [2.0, 5.0, 8.0]}
     pd.DataFrame(places).to_csv(folder / "places.csv", index=False)
     return folder
@@ -160,8 +163,7 @@ def test_test_points_below_limits_are_scored_by_probability(folder):
     known = {name: observed[name].values.ravel() for name in ("latitude", "longitude", "zinc")}
     known["lod"] = np.where(observed.below_limit.values.ravel() > 0.0, known["zinc"], -9.0)
     pd.DataFrame(known).to_csv(folder / "known.csv", index=False)
-    prior = cagp.Prior(cagp.Matern32(0.08, 1.0), 0.05, cagp.MEANS["constant"])
-    found = call(folder, table="known.csv", prior=prior, kernel="auto", hyperparameters="auto")
+    found = call(folder, table="known.csv", prior=PRIOR, kernel="auto", hyperparameters="auto")
     assert_same(outcome.path, found, "zinc")
 
 
@@ -279,6 +281,8 @@ def test_limits_are_neither_checked_nor_used_by_a_check(folder):
         ({"observations": {"columns": {"limit": "lod", "depth": "lat"}}}, "depth"),
         ({"prior": {"time_kernel": "matern12"}, "table": "days.csv"}, "time_kernel"),
         ({"prior": {"fit_times": ["2020-01-02"]}, "table": "days.csv"}, "fit_times"),
+        ({"prior": {"outliers": "robust"}, "design": {"test": {"kind": "random", "count": 9}}}, "outliers"),
+        ({"prior": {"transform": "normal-score"}}, "normal-score"),
         ({"prior": {"bias_by": "lod"}}, "bias_by"),
         ({"recalibration": {"method": "kuleshov"}}, "kuleshov"),
         ({"output": {"keep_weights": True}}, "keep_weights"),
@@ -304,6 +308,18 @@ def test_what_limits_leave_unknown_is_refused(folder):
     with pytest.raises(DataError) as unscored:  # one test point, below its limit
         run(job(folder, design={"test": {"kind": "random", "count": 1, "seed": 0}}))
     assert unscored.value.key == "nothing-to-score"
+    with pytest.raises(DataError) as unchecked:
+        check_job(job(folder, table="dry.csv"), 0.05)
+    assert unchecked.value.key == "all-censored"
+    with pytest.raises(DataError) as lonely:  # of the second day nothing but limits is left of a fold
+        run(job(folder, table="lonely.csv", prior=NUMBERS))
+    assert lonely.value.key == "empty-fold"
+    model = cagp.Kriging(
+        value="zinc", columns={"limit": "lod"}, prior=PRIOR, solver=cagp.Cholesky(), progress=False
+    )
+    with pytest.raises(DataError) as called:
+        model.fit(folder / "lonely.csv").cross_validate(3)
+    assert called.value.key == "empty-fold"
     with pytest.raises(ConfigurationError) as simulated:
         run(job(folder), simulations=Simulations(10))
     assert simulated.value.key == "simulation-of-limits"

@@ -103,15 +103,22 @@ class PointScores:
         """Pool over points and fields; ``weights`` as for `scores_of`, one for each of the last axis."""
         return Scores(**vars(self._measures(None)), by_area=self._measures(weights), levels=self.levels)
 
+    @property
+    def _measured(self) -> Mask:
+        """Which are no limits of detection, of which there is the PIT alone (S); see `of_limits`."""
+        errors = np.isnan(self.squared_error) & np.isnan(self.nll) & np.isnan(self.crps)
+        return np.asarray(~(errors & np.isfinite(self.normal_score)))
+
     def _measures(self, weights: ArrayLike | None) -> Measures:
         statistic, pvalue = ks_test(self.pit, weights=weights)
+        measured = self._measured
         return Measures(
-            rmse=float(np.sqrt(_average(self.squared_error, weights))),
-            nll=_average(self.nll, weights),
-            crps=_average(self.crps, weights),
+            rmse=float(np.sqrt(_average(self.squared_error, weights, measured))),
+            nll=_average(self.nll, weights, measured),
+            crps=_average(self.crps, weights, measured),
             coverage=_inside(self.normal_score, self.levels, weights),
             mean_width=np.array([_average(each, weights) for each in self.width]),
-            interval_score=np.array([_average(each, weights) for each in self.interval_score]),
+            interval_score=np.array([_average(each, weights, measured) for each in self.interval_score]),
             ks_statistic=statistic,
             ks_pvalue=pvalue,
         )
@@ -259,15 +266,18 @@ def _observations(distribution: Predictive, observed: ArrayLike) -> Array:
     return value
 
 
-def _average(values: Array, weights: ArrayLike | None) -> float:
-    """Mean over all fields and points, each point weighted by its share of the area; NaN is left out."""
-    known = ~np.isnan(values)
+def _average(values: Array, weights: ArrayLike | None, counted: Mask | None = None) -> float:
+    """Mean over all fields and points, or those that count, each weighted by its share of the area."""
+    some = None if counted is None or counted.all() else counted
     if weights is not None:
         shares = unit_weights(weights, values.shape)
-        if known.all():
+        if some is None:
             return float((values * shares).mean())
-        return float((values[known] * shares[known]).sum() / shares[known].sum())
-    return float(values.mean() if known.all() else values[known].mean())
+        total = float(shares[some].sum())
+        return float((values[some] * shares[some]).sum() / total) if total > 0.0 else float("nan")
+    if some is None:
+        return float(values.mean())
+    return float(values[some].mean()) if some.any() else float("nan")
 
 
 def _inside(normal_score: Array, levels: Array, weights: ArrayLike | None) -> Array:

@@ -572,6 +572,8 @@ def given_beside_limits(job: Job) -> dict[str, bool]:
         "a column of depths": observations.in_depth,
         f'[observations] transform = "{observations.transform}"': observations.transform != "none",
         'quality = "flag"': observations.quality == "flag",
+        'outliers = "robust"': prior.outliers != "keep",
+        'transform = "normal-score"': prior.transform == "normal-score",
         "time_kernel": prior.time_kernel is not None,
         "fit_times": prior.fit_times is not None,
         "bias_by": bool(prior.bias_by),
