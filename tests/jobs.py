@@ -11,6 +11,8 @@ from cagp_dist.pipeline.map_mean import mean_of_all
 from cagp_dist.pipeline.solve_task import solve_task
 from cagp_dist.pipeline.steps import fit
 from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.sharp_jobs import sharpened
 
 TABLES: dict[str, Mapping[str, object] | None] = {
@@ -37,6 +39,13 @@ def job_text(**tables: Mapping[str, object] | None) -> str:
         for name, table in chosen.items()
         if table is not None
     )
+
+
+def job_of(settings: Mapping[str, Mapping[str, object]], tables: Mapping[str, object]) -> Job:
+    """Parse a job of usual settings, with those of the tables that are given in their place."""
+    given = {name: tables[name] for name in tables if name not in settings}
+    usual = {name: {**held, **tables.get(name, {})} for name, held in settings.items()}
+    return parse_job(job_text(**usual, **given))
 
 
 def random_points(count: int, *, seed: int = 0, weight: str | None = None) -> dict[str, object]:

@@ -31,7 +31,6 @@ DRAWS = 64  # of a map: the standard error of a probability is then a sixteenth 
 
 FIT_DRAWS, ROUNDS = 8, 3  # of a fit, which follows the draws and is followed by them
 
-
 # Rounds through all censored values of a draw; from a near start twenty are enough where the noise is
 # a hundredth of the variance of the field
 SWEEPS = 50
@@ -51,18 +50,15 @@ LITTLE = 0.1
 CENSORED = 0x63656E  # names the stream of random numbers
 
 
-def check_seen(observed: Observations) -> None:
-    """Raise `DataError` where all values of a field are censored."""
-    if observed.censored is None:
-        return
-    seen = observed.present & ~observed.censored
+BELOW_BOUNDS = "at or below their bounds, so that nothing says how far; expected a value above"
+
+
+def check_seen(observed: Observations, otherwise: str = BELOW_BOUNDS) -> None:
+    """Raise `DataError` where no value of a field is seen, and say what its values are."""
+    seen = observed.present if observed.censored is None else observed.present & ~observed.censored
     if empty := int(np.count_nonzero(~seen.any(axis=1))):
         which = "all values are" if observed.fields == 1 else f"all values of {counted(empty, 'field')} are"
-        raise DataError(
-            f"{which} at or below their bounds, so that nothing says how far; expected a value above. Leave "
-            "such fields out.",
-            key="all-censored",
-        )
+        raise DataError(f"{which} {otherwise}. Leave such fields out.", key="all-censored")
 
 
 def drawn(observed: Observations, *models: FittedModel, draws: int, seed: int = 0) -> Observations:
@@ -70,10 +66,9 @@ def drawn(observed: Observations, *models: FittedModel, draws: int, seed: int = 
 
     The fields, (T K draws, n), are those of one field side by side, and of these those of one model.
     """
-    each, censored = len(models) * draws, observed.censored
-    values = np.repeat(observed.values, each, axis=0)
-    for field in range(0 if censored is None else observed.fields):
-        assert censored is not None
+    each, values = len(models) * draws, np.repeat(observed.values, len(models) * draws, axis=0)
+    censored = np.zeros(observed.values.shape, bool) if observed.censored is None else observed.censored
+    for field in range(observed.fields):
         places = np.flatnonzero(observed.present[field])
         hidden = censored[field, places]
         if not hidden.any():

@@ -9,6 +9,7 @@ from cagp_dist.checks import check_positive
 from cagp_dist.errors import DataError
 from cagp_dist.kernels import chosen_by
 from cagp_dist.likelihood.observed import spread_cells
+from cagp_dist.pipeline.censoring import check_seen
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.left_out import LeftOutNear
@@ -17,7 +18,6 @@ from cagp_dist.pipeline.observations import Observations
 from cagp_dist.pipeline.outliers import contamination
 from cagp_dist.pipeline.steps import fit
 from cagp_dist.pipeline.task import Task
-from cagp_dist.text import counted
 
 ROUNDS = 4  # fits without what looks wrong, at most
 # Places by which it is found what looks wrong, and to which kernel and noise are fitted, in cells of so many
@@ -55,7 +55,7 @@ def check_observations(
     """
     check_positive("rate", rate, most=0.5)
     observed = task.observed
-    check_measured(observed)
+    check_seen(observed, "limits of detection, which are not checked; expected a measured value")
     if observed.count < 10:
         raise DataError(
             f"there are {observed.count} values, of which none can be told to be wrong by the others; "
@@ -127,17 +127,6 @@ def fit_without_gross_errors(
     left = LeftOutNear(many, model.of_observations(many, task.model.noise_std), execution.executor)
     forget_gross_errors(left)
     return fit(replace(task, fitted_to=_drawn(many, left)), execution, narrator=narrator)
-
-
-def check_measured(observed: Observations) -> None:
-    """Raise `DataError` where limits of detection, which are not checked, are all that a field has."""
-    if empty := int(np.count_nonzero(~observed.present.any(axis=1))):
-        which = "all values are" if observed.fields == 1 else f"all values of {counted(empty, 'field')} are"
-        raise DataError(
-            f"{which} limits of detection, which are not checked; expected a measured value. Leave such "
-            "fields out.",
-            key="all-censored",
-        )
 
 
 def forget_gross_errors(left: LeftOutNear) -> None:

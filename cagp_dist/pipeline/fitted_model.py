@@ -224,9 +224,14 @@ class FittedModel:
         return said
 
     @property
+    def draws_numbers(self) -> bool:
+        """Whether `likely` are draws of numbers beside censored values, whose mixture is the prediction."""
+        return bool(self.drawn_intervals)
+
+    @property
     def averages(self) -> bool:
         """Whether numbers are integrated over, on a grid or by draws beside censored values."""
-        return self.integrated is not None or bool(self.drawn_intervals)
+        return self.integrated is not None or self.draws_numbers
 
     @property
     def intervals(self) -> Mapping[str, list[float]]:

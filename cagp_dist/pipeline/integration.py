@@ -12,7 +12,7 @@ from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.factors import Directional
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import part
-from cagp_dist.kernels import Elementary, Family
+from cagp_dist.kernels import Elementary
 from cagp_dist.likelihood.exact.integrated import (
     HYPERPARAMETERS,
     MOST_FLAT,
@@ -112,99 +112,91 @@ def with_numbers_integrated(
         if isinstance(kernel, Directional):
             kernel = kernel.kept
         assert isinstance(kernel, Elementary)  # `why_not`
-        families = [  # of the same ellipse
-            (
-                replace(kernel.family, kernel=family) if isinstance(kernel, Directional) else family,
-                probability,
-            )
-            for family, probability in kernel_probabilities(learned.result, observed.count).items()
-        ]
+        kernels = list[tuple[Elementary, float]]()
+        for each, probability in kernel_probabilities(learned.result, observed.count).items():
+            # of the same ellipse
+            family = replace(kernel.family, kernel=each) if isinstance(kernel, Directional) else each
+            kernels.append((kernel if family == kernel.family else family(1.0), probability))
         integral = _integral_beside_draws if observed.hides else _integral
         try:
-            try:
-                return integral(learned, observed, held, kernel, families, because, report)
-            except NumericalError:
-                if len(families) == 1:
-                    raise
-                return integral(learned, observed, held, kernel, families[:1], because, report)
+            found = integral(learned, observed, held, kernels, report)
         except NumericalError as error:
             if asked == "integrate":
                 raise
             return replace(learned, numbers=f"plugged in: {error.text}")
+        return replace(found, numbers=f"integrated over {because}: {found.numbers}")
 
 
 def _integral(
     learned: FittedModel,
     observed: Observations,
     held: Held,
-    kernel: Elementary,
-    families: Sequence[tuple[Family, float]],
-    because: str,
+    kernels: Sequence[tuple[Elementary, float]],
     progress: Callable[[float], None],
 ) -> FittedModel:
-    """Integrate over numbers on a grid, and over kernels by their probability."""
+    """Integrate over numbers on a grid, and over kernels by their probability; the first has to be there."""
     patterns = [fields for fields, _ in fields_of(learned, observed, held)]
     posteriors, probabilities = list[Integrated](), list[float]()
-    for family, probability in families:
+    for kernel, probability in kernels:
         try:
-            own = kernel if family == kernel.family else family(1.0)
-            posteriors.append(integrate(own, patterns, held=held, progress=progress))
+            posteriors.append(integrate(kernel, patterns, held=held, progress=progress))
         except NumericalError:
-            if family == kernel.family:
+            if not posteriors:
                 raise
             continue
         probabilities.append(probability)
     found = joined(posteriors, probabilities)
-    return replace(learned, integrated=found, numbers=f"integrated over {because}: {found.distributions}")
+    return replace(learned, integrated=found, numbers=found.distributions)
 
 
 def _integral_beside_draws(
     learned: FittedModel,
     observed: Observations,
     held: Held,
-    kernel: Elementary,
-    families: Sequence[tuple[Family, float]],
-    because: str,
+    kernels: Sequence[tuple[Elementary, float]],
     progress: Callable[[float], None],
 ) -> FittedModel:
     """Draw numbers by their probability, and censored values in turn with them (Tanner and Wong 1987).
 
     Each of `NUMBER_DRAWS` begins with the numbers of the fit. Censored values are drawn by its numbers, and
-    its numbers by the values then, with a kernel of its own where several are probable. The more values are
-    censored, the longer does a draw remember where it began.
+    its numbers by the values then, with a kernel of its own where several are probable.
     """
-    of_draws = np.repeat(np.arange(len(families)), _shares([probability for _, probability in families]))
+    of_draws = np.repeat(np.arange(len(kernels)), _shares([probability for _, probability in kernels]))
     models, rounds = [learned] * NUMBER_DRAWS, rounds_of_numbers(observed.hidden_share)
     spectra: Spectra | None = {} if observed.there.size <= MOST_FLAT else None
     for number in range(rounds):
         filled = drawn(observed, *models, draws=1, seed=FIRST_SEED + number)
         generator = np.random.default_rng([FIRST_SEED, number])
         posteriors = list[Integrated]()
-        for index, (family, _) in enumerate(families):
+        for index, (kernel, _) in enumerate(kernels):
             chosen = np.flatnonzero(of_draws == index)
             if not chosen.size:
                 continue
             rows = (np.arange(observed.fields)[:, None] * NUMBER_DRAWS + chosen).ravel()
             patterns = [fields for fields, _ in fields_of(learned, filled.of_fields(rows), held)]
-            own = kernel if family == kernel.family else family(1.0)
-            posteriors += integrate_draws(own, patterns, held=held, draws=chosen.size, spectra=spectra)
-            progress((number + (index + 1) / len(families)) / rounds)
+            try:
+                posteriors += integrate_draws(kernel, patterns, held=held, draws=chosen.size, spectra=spectra)
+            except NumericalError:
+                if not index:
+                    raise
+                return _integral_beside_draws(learned, observed, held, kernels[:1], progress)
+            progress((number + (index + 1) / len(kernels)) / rounds)
         models = [_drawn_model(learned, found, generator) for found in posteriors]
     return replace(
         learned,
         likely=tuple((1.0 / NUMBER_DRAWS, model) for model in models),
         drawn_intervals=joined(posteriors, [1.0] * NUMBER_DRAWS).quantiles(INTERVAL),
-        numbers=f"integrated over {because}: {NUMBER_DRAWS} draws of them and of censored values",
+        numbers=f"{NUMBER_DRAWS} draws of them and of censored values",
     )
 
 
 def rounds_of_numbers(share: float) -> int:
-    """Give the rounds after which draws have forgotten all but a fiftieth, of so many censored values.
+    """Give how often numbers and censored values are drawn in turn: more, the larger the share of the latter.
 
-    In each they keep that part of a difference which is the part of what all values would say that the
-    censored ones do (Tanner and Wong 1987, section 3), at most about their share.
+    Draws begin at the fit, which is near. Of a start whose noise is 80 times too large the six rounds with
+    half of the values censored leave a fifth, in logarithms.
     """
-    return int(np.clip(np.ceil(np.log(0.02) / np.log(share)), *ROUNDS_OF_NUMBERS)) if share < 1.0 else 20
+    return int(np.clip(np.ceil(np.log(0.02) / np.log(min(share, 0.99))), *ROUNDS_OF_NUMBERS))
 
 
 def _shares(probabilities: Sequence[float]) -> Indices:

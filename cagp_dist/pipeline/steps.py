@@ -178,7 +178,7 @@ def predict(task: Task, model: FittedModel, execution: Execution) -> Solution:
         )
     if not observed.in_time:
         solver = solver_of(task.solver, observed)
-        if observed.hides or model.drawn_intervals:
+        if observed.hides or model.draws_numbers:
             return predict_with_draws(
                 observed,
                 model,

@@ -70,9 +70,8 @@ def work_of_numbers(n: int, hidden: int, targets: int, *, fields: int = 1, kerne
 
 def work_of_mixtures(targets: int, *, fields: int, draws: int = DRAWS, merged: bool = True) -> Work:
     """Count what quantiles and moments of mixtures take: of the field, and of observations."""
-    evaluations = (components_of(draws) if merged else draws) * 2 * len(
-        QUANTILE_LEVELS
-    ) * STEPS + draws * NODES.size
+    components = components_of(draws) if merged else draws
+    evaluations = components * 2 * len(QUANTILE_LEVELS) * STEPS + draws * NODES.size
     flops = 2 * fields * targets * evaluations * ENTRY_FLOPS // 2
     return Work(flops, 0, DOUBLE * fields * targets * (draws + 4 * len(QUANTILE_LEVELS)))
 

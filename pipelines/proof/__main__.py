@@ -24,7 +24,7 @@ from pipelines.proof.peers import UnavailableError, answer_of
 from pipelines.proof.problems import DATA, Problem, Table, scores
 from pipelines.proof.tables import TABLES
 
-RESULTS, PAGE = Path("docs/proof"), Path("docs/proof.md")
+RESULTS = Path("docs/proof")
 
 
 def run(table: Table, chosen: argparse.Namespace) -> None:
@@ -85,8 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             command.error(f"{chosen.data} is not there; give the folder of the public data with --data.")
         for name in chosen.table or TABLES:
             run(TABLES[name], chosen)
-    PAGE.write_text(page(chosen.results))
-    print(f"written to {PAGE}", file=sys.stderr)
+    built = chosen.results.with_suffix(".md")  # of other figures beside these
+    built.write_text(page(chosen.results))
+    print(f"written to {built}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Censored values are drawn by the distribution that all others give them, below their bounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -104,10 +106,7 @@ def test_numbers_beside_censored_values_have_their_posterior(seed, monkeypatch):
     monkeypatch.setattr(integration, "ROUNDS_OF_NUMBERS", (5, 5))
     learned = FittedModel(KERNEL, 0.0, np.asarray(0.0), 0.05)
     held = Held(variance=1.0)
-    families = [(cagp.Matern32, 1.0)]
-    made = integration._integral_beside_draws(
-        learned, observed, held, KERNEL, families, "of a test", lambda _: None
-    )
+    made = integration._integral_beside_draws(learned, observed, held, [(KERNEL, 1.0)], lambda _: None)
     own = np.log([(model.kernel.lengthscale, model.nugget) for _, model in made.likely])
     X, z, hidden = observed.X, observed.values[0], observed.censored[0]
     extent = np.linalg.norm(X[:, None] - X, axis=2).max()
@@ -131,6 +130,40 @@ def test_numbers_beside_censored_values_have_their_posterior(seed, monkeypatch):
     expected = np.array([weights.sum(axis=1) @ u, weights.sum(axis=0) @ v])
     error = own.std(axis=0) / np.sqrt(len(own))
     np.testing.assert_array_less(np.abs(own.mean(axis=0) - expected), 4.0 * error + 0.01)
+
+
+def test_draws_of_numbers_are_as_after_four_times_the_rounds(monkeypatch):
+    """Half of two fields with gaps of their own is censored. Numbers begin twice and half as large.
+
+    Means of logarithms of 200 draws each: four standard errors.
+    """
+    two = [observed_of(30, [8, seed], 15)[0] for seed in (0, 1)]
+    values = np.concatenate([each.values for each in two])
+    values[0, :3] = values[1, -2:] = np.nan
+    observed = Observations.from_points(two[0].north, two[0].east, values)
+    hidden = np.concatenate([each.censored for each in two]) & np.isfinite(values)
+    observed = replace(observed, censored=hidden, transform=two[0].transform)
+    began = FittedModel(cagp.Matern32(0.04, 2.0), cagp.MEANS["constant"], np.asarray(0.0), 0.1)
+    monkeypatch.setattr(integration, "NUMBER_DRAWS", 200)
+    rounds, found = integration.rounds_of_numbers(observed.hidden_share), []
+    assert 5 <= rounds <= 7
+    for many in (rounds, 4 * rounds):
+        monkeypatch.setattr(integration, "ROUNDS_OF_NUMBERS", (many, many))
+        made = integration._integral_beside_draws(
+            began, observed, Held(), [(cagp.Matern32(1.0), 0.6), (cagp.Matern12(1.0), 0.4)], lambda _: None
+        )
+        families = [type(model.kernel).__name__ for _, model in made.likely]
+        assert families == ["Matern32"] * 120 + ["Matern12"] * 80
+        found.append(
+            np.log(
+                [(model.kernel.lengthscale, model.kernel.variance, model.nugget) for _, model in made.likely]
+            )
+        )
+    error = np.sqrt(sum(own.var(axis=0) / len(own) for own in found))
+    np.testing.assert_array_less(np.abs(found[0].mean(axis=0) - found[1].mean(axis=0)), 4.0 * error)
+    low, high = made.drawn_intervals["lengthscale"]  # of the kernel that is named
+    own = np.exp(found[1][:120, 0])
+    assert 0.75 < np.mean((own > low) & (own < high)) < 0.99
 
 
 def test_neighbours_draw_as_all_others_do():

@@ -13,13 +13,12 @@ from cagp_dist.report.report_tables import UNMEASURED, by_time, time_rows
 from cagp_dist.report.wording import percent
 from cagp_dist.service.daily import daily
 from cagp_dist.service.job_plan import plan_job
-from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import check_job, run
 from cagp_dist.service.task import Simulations
 from cagp_dist.service.verification import NotSolvedAgainError, solve_again, verify_run
 from cagp_dist.store.zarr_arrays import read_group
 
-from ..jobs import job_text, map_grid
+from ..jobs import job_of, map_grid
 
 NUMBERS = {"lengthscale": 0.08, "variance": 1.0, "noise_variance": 0.05}
 PRIOR = cagp.Prior(cagp.Matern32(0.08, 1.0), 0.05, cagp.MEANS["constant"])
@@ -86,8 +85,7 @@ def job(folder, *, table="once.csv", name="run", variable="zinc", **tables):
         "cluster": {"scheduler": "serial"},
         "output": {"root": folder / name},
     }
-    merged = {key: {**held, **tables.pop(key, {})} for key, held in settings.items()}
-    return parse_job(job_text(**merged | tables))
+    return job_of(settings, tables)
 
 
 def call(folder, *, table="once.csv", variable="zinc", **settings):

@@ -11,13 +11,12 @@ from cagp_dist.export.groups import open_for_export
 from cagp_dist.pipeline.censoring import DRAWS
 from cagp_dist.report import write_report
 from cagp_dist.service.job_plan import plan_job
-from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.service.verification import NotSolvedAgainError, solve_again, verify_run
 from cagp_dist.store.series import of_run
 from cagp_dist.store.zarr_arrays import read_group
 
-from ..jobs import job_text, map_grid
+from ..jobs import job_of, map_grid
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +53,7 @@ def job(folder, transform="log", *, table="once.csv", variable="no2", **tables):
         "cluster": {"scheduler": "serial"},
         "output": {"root": folder / f"{transform}-{variable}-{table}"},
     }
-    merged = {name: {**held, **tables.pop(name, {})} for name, held in settings.items()}
-    return parse_job(job_text(**merged | tables))
+    return job_of(settings, tables)
 
 
 def call(folder, transform, *, table="once.csv", variable="no2"):

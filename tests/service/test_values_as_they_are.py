@@ -11,14 +11,13 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.service.job_plan import plan_job
-from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import check_job, fit_job, run
 from cagp_dist.service.verification import NotSolvedAgainError, solve_again, verify_run
 from cagp_dist.store.publish import output_lock
 from cagp_dist.store.series import append_runs, of_run
 from cagp_dist.store.zarr_arrays import read_group
 
-from ..jobs import job_text
+from ..jobs import job_of
 
 WRONG = (3, 40)
 
@@ -53,8 +52,7 @@ def job(folder, root, table="stations.csv", **tables):
         "cluster": {"scheduler": "serial"},
         "output": {"root": folder / root},
     }
-    merged = {name: {**held, **tables.pop(name, {})} for name, held in settings.items()}
-    return parse_job(job_text(**merged | tables))
+    return job_of(settings, tables)
 
 
 def observed(path):
