@@ -103,6 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "cagp", ""
     timeout = 60
+    disable_nagle_algorithm = True  # else small answers wait for 40 ms
     server: _HTTPServer
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002

@@ -9,8 +9,10 @@ import { drawSeries } from "./series.js";
 const CELSIUS = -273.15;
 const SECONDS_BETWEEN_LOOKS = 60;
 const MILLISECONDS_BETWEEN_DRAWINGS = 150;
+const LONGEST_BEFORE_THE_MAP = 600; // milliseconds
 const NARROW = 720; // pixels, as in style.css
 const $ = id => document.getElementById(id);
+const pause = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
 
 const state = { layer: null, time: 0, chosen: null, dots: false, globe: false };
 const scales = new Map(); // limits of colours by layer
@@ -539,8 +541,8 @@ function buttonOf({ id, label, title }) {
   return made;
 }
 
-// A layer that has values at earlier times alone is found after the first picture.
-async function findLayersOfEarlierTimes() {
+// A layer that depends on the values of large maps is found after the first picture.
+async function findLayersOfValues() {
   const found = await layersOf(run, { ofAllTimes: true });
   found.forEach((each, k) => {
     if (layers.some(({ id }) => id === each.id)) return;
@@ -682,6 +684,16 @@ function fromAddress() {
     : null;
 }
 
+// What the first picture shows, into the chunks that are kept: making the map holds up what is asked meanwhile.
+function readAhead() {
+  const layer = layerNamed(state.layer);
+  const marked = layer.absolute && !layer.points && run.errorBar && marksErrors();
+  return Promise.allSettled([
+    layer.read(state.time),
+    marked && run.arrays.plane(run.errors, run.errorBar, state.time),
+  ]);
+}
+
 async function start() {
   const told = await about();
   const { path, contents } = asked(told);
@@ -690,10 +702,7 @@ async function start() {
   layers = await layersOf(run);
   if (stated && layerNamed(stated).id !== stated) layers = await layersOf(run, { ofAllTimes: true });
   const at = fromAddress();
-  // the first chunk is on its way while the map is made
-  layerNamed(state.layer)
-    .read(state.time)
-    .catch(() => {});
+  await Promise.race([readAhead(), pause(LONGEST_BEFORE_THE_MAP)]);
   map = baseMap($("map"));
   $("map").map = map; // for those who embed the page
   const loaded = new Promise(resolve => map.once("style.load", resolve));
@@ -714,7 +723,9 @@ async function start() {
   if (at) choose(...at);
   offerSeries(told);
   if (told.live) lookForNewer(path);
-  findLayersOfEarlierTimes().catch(() => {}); // a time that cannot be read says so where it is looked at
+  // a time that cannot be read says so where it is looked at
+  map.once("render", () => findLayersOfValues().catch(() => {}));
+  map.triggerRepaint();
 }
 
 start().catch(fail);

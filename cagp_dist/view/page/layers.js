@@ -5,8 +5,7 @@ const LEAVES_NOTHING = new Set(["exact", "solved"]); // statuses of solves
 const ASKED = 12; // times
 const FEW = 100_000; // values of a time
 
-// What depends on values is asked of the newest time where maps are large, as the first picture waits for it; with
-// ofAllTimes also of others.
+// What depends on values of large maps is asked with ofAllTimes alone, as the first picture waits for the answer.
 export async function layersOf(run, { ofAllTimes = false } = {}) {
   const { arrays, variable, map, errors, points } = run;
   const group = errors ?? "posterior"; // with error bars
@@ -121,15 +120,13 @@ async function isUnfinished({ arrays, attrs, variable, times }, group, ofAllTime
   if (LEAVES_NOTHING.has(attrs.status)) return false;
   const name = `${variable}_std_computational`;
   const where = arrays.has("posterior", name) ? "posterior" : group;
+  const isSmall = (await arrays.count(where, name)) <= FEW * times.length;
+  if (!isSmall && !ofAllTimes) return false;
   const last = times.length - 1;
   const some = new Set(Array.from({ length: ASKED }, (_, k) => Math.round(last - (k * last) / (ASKED - 1))));
-  const planeOf = time => arrays.plane(where, name, time);
-  const isLeft = values => values.some(each => each > 0);
-  const newest = await planeOf(last);
-  if (isLeft(newest)) return true;
-  some.delete(last);
-  if (newest.length <= FEW) return (await Promise.all([...some].map(planeOf))).some(isLeft);
-  if (ofAllTimes) for (const time of some) if (isLeft(await planeOf(time))) return true; // one in memory at once
+  const isLeft = async time => (await arrays.plane(where, name, time)).some(each => each > 0);
+  if (isSmall) return (await Promise.all([...some].map(isLeft))).includes(true);
+  for (const time of some) if (await isLeft(time)) return true; // one in memory at once
   return false;
 }
 

@@ -78,6 +78,11 @@ class Arrays {
     return this.open.get(path);
   }
 
+  // How many values an array has.
+  async count(group, name) {
+    return (await this.get(group, name)).shape.reduce((so, each) => so * each, 1);
+  }
+
   // All values of a coordinate: numbers, or text.
   async all(group, name) {
     const array = await this.get(group, name);
