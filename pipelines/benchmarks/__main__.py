@@ -117,6 +117,11 @@ def summary(results: dict[str, Figures]) -> list[Line]:
     lines += _scattered_summary(results)
     lines += _times_summary(results)
     lines += _kernel_summary(results)
+    if picture := results.get("first_picture"):
+        lines += [
+            Line("page of 30 days of 721 x 1440, first picture: seconds", picture["seconds"], "<= 3"),
+            Line("    with error bars marked: seconds", picture["seconds_marked"]),
+        ]
     if variances := results.get("pathwise_variances"):
         lines += [
             Line("variances at 4,050 targets by samples: times columns", variances["ratio"], ">= 5"),

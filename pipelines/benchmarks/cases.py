@@ -270,6 +270,7 @@ CASES = {
     "sgpr": "inducing",
     "gpytorch": "inducing",
     "startup": "cases",
+    "first_picture": "first_picture",
 }
 """The module of each case: the others are not imported, as they would count in its peak memory."""
 
@@ -284,8 +285,9 @@ LARGE = (
     "days_on_grid",
     "swath_window",
     "observed_hours",
+    "first_picture",
 )
-"""Cases of minutes, which run only where they are asked for."""
+"""Cases of minutes, or that need a browser, which run only where they are asked for."""
 
 
 def main() -> None:

@@ -135,11 +135,12 @@ class Chromium:
             time.sleep(0.02)
         return found
 
-    def open(self, url: str) -> None:
-        """Load a page, and wait until it shows something."""
+    def open(self, url: str, *, settled: bool = True) -> None:
+        """Load a page, and wait until it shows something, or has drawn all of it."""
         self("Page.navigate", url=url)
         self.until("document.documentElement?.dataset.shown && document.getElementById('progress').hidden")
-        self.settle()
+        if settled:
+            self.settle()
 
     def settle(self) -> None:
         """Wait until the map has drawn all it was given."""
