@@ -16,7 +16,7 @@ VISITS = 5
 
 
 def first_picture() -> Figures:
-    """Median seconds to the first picture, and until error bars are marked, in new browsers; megabytes read."""
+    """Median seconds of new browsers to the first picture and until error bars are marked; megabytes."""
     if BINARY is None:
         raise SystemExit("first_picture needs Chromium, which is not installed.")
     with tempfile.TemporaryDirectory() as folder:
