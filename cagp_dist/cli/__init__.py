@@ -373,6 +373,7 @@ app.command(
         "cagp export out --to netcdf",
         "cagp export out --to netcdf --group map --output map.nc",
         "cagp export out --to geotiff --output maps",
+        "cagp export out --to zarr --output map.zarr",
         "cagp export out/KEY --to csv --group posterior --output places",
     )
 )(runs.export)

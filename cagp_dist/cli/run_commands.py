@@ -138,7 +138,7 @@ def _has_display() -> bool:
 
 def export(
     output: Output,
-    to: Annotated[str, option(metavar="FORMAT", help="netcdf, csv or geotiff.")],
+    to: Annotated[str, option(metavar="FORMAT", help="netcdf, csv, geotiff or zarr.")],
     group: Annotated[
         list[str] | None,
         typer.Option(
@@ -159,7 +159,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Export the current run as NetCDF, CSV or GeoTIFF, each with history and licence."""
+    """Export the current run as NetCDF, CSV, GeoTIFF, or Zarr for GDAL, each with history and licence."""
     with reported_errors(debug=debug):
         from cagp_dist.export import export_run
         from cagp_dist.service.run import find_run

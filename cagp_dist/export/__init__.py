@@ -12,6 +12,7 @@ import xarray as xr
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export.flat_table import write_csv
+from cagp_dist.export.gis_zarr import write_gis_zarr
 from cagp_dist.export.groups import (
     GRIDDED,
     PLACED,
@@ -43,16 +44,22 @@ class Format:
     kinds: frozenset[str]  # of groups that fit into it, see `cagp_dist.export.groups.kind_of`
     holds: str  # these groups, in words
     files: Callable[[str, xr.Dataset], list[File]]  # those that a group of a name makes
+    marker: str | None = None  # what a folder that is one "file" of the format has in it
 
 
 def _geotiff(name: str, group: xr.Dataset) -> list[File]:
     """Give a file for each variable of a map."""
-    group = by_level(group)
-    group, epsg = _in_its_system(group)
+    group, epsg = _in_its_system(by_level(group))
     return [
         (f"{name}_{each}", partial(write_geotiff, group, each, epsg=epsg))
         for each in geotiff_variables(group)
     ]
+
+
+def _zarr(name: str, group: xr.Dataset) -> list[File]:
+    """Give a store for a map."""
+    group, epsg = _in_its_system(by_level(group))
+    return [(name, partial(write_gis_zarr, group, epsg=epsg))]
 
 
 FORMATS: Mapping[str, Format] = {
@@ -69,6 +76,7 @@ FORMATS: Mapping[str, Format] = {
         lambda name, group: [(name, partial(write_csv, by_level(group)))],
     ),
     "geotiff": Format(".tif", frozenset({GRIDDED}), "maps", _geotiff),
+    "zarr": Format(".zarr", frozenset({GRIDDED}), "maps", _zarr, marker=".zgroup"),
 }
 """The formats by the names that `cagp export --to` takes."""
 
@@ -100,7 +108,7 @@ def export_run(
         ``"netcdf"``: one CF-1.11 file for each group. ``"csv"``: one row for each place or region and each
         time, with the units and the rest of the description in ``<group>.csv-metadata.json`` beside it.
         ``"geotiff"``: one file for each variable of a map, ``<group>_<variable>.tif``, with a band for each
-        time.
+        time. ``"zarr"``: one Zarr store of version 2 for each group of maps, laid out for GDAL and QGIS.
     groups : sequence of str, optional
         Names of groups, such as ``["map"]``; all that the format can hold when omitted.
     output : path-like, optional
@@ -161,9 +169,9 @@ def export_run(
         files = [file for name, group in chosen.items() for file in form.files(name, group)]
         targets = _targets(run, form, [name for name, _ in files], output)
         for path in targets:
-            if path.is_dir():
+            if path.is_dir() and not (form.marker and (path / form.marker).is_file()):
                 raise ConfigurationError(
-                    f"{path} is a folder; expected the name of a file to write.", key="folder"
+                    f"{path} is a folder of other files; expected the name of a file to write.", key="folder"
                 )
             if path.exists() and not force:
                 raise ConfigurationError(

@@ -100,12 +100,12 @@ class Plane:
 
     @property
     def epsg(self) -> int:
-        """Number of the system in the EPSG registry, by which GeoTIFF has it."""
+        """Number of the system in the EPSG registry, by which GeoTIFF and Zarr have it."""
         found = None if self.crs is None else self.crs.to_epsg()
         if found is None:
             which = "the plane has no system" if self.crs is None else f"{self.crs.name} has no EPSG number"
             raise ConfigurationError(
-                f"{which}, by which GeoTIFF would say where it is; expected crs=NUMBER. NetCDF needs none: "
+                f"{which}, by which a file would say where it is; expected crs=NUMBER. NetCDF needs none: "
                 "dataset.to_netcdf(path).",
                 key="system-of-geotiff",
             )

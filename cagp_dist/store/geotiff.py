@@ -46,22 +46,21 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path, *, epsg: int | None 
     With an EPSG number the axes are y and x of that system.
     """
     tifffile = from_extra("geotiff", "tifffile", "writing GeoTIFF")
+    group = north_up(group[[name]])
     variable = group[name]
     if epsg is None:
         (down, across), keys = ("latitude", "longitude"), [*_GEO_KEYS]
-        order, eastward = westmost_first(group[across].values)
     else:  # GTModelType: projected 2D; ProjectedCRS
         (down, across), keys = ("y", "x"), [1, 1, 1, 3, 1024, 0, 1, 1, *_AREA, 3072, 0, 1, epsg]
-        order, eastward = np.arange(group.sizes[across]), group[across].values
-    west, width = _equal_cells(across, eastward)
-    south, height = _equal_cells(down, group[down].values)
+    west, width = _equal_cells(across, group[across].values)
+    north, height = _equal_cells(down, group[down].values)
     rows, columns = variable.sizes[down], variable.sizes[across]
     times = variable.sizes.get("time", 1)
     bands = np.empty((times, rows, columns), dtype=np.float32)
     for step in range(times):
         plane = variable.isel(time=step) if "time" in variable.dims else variable
-        bands[step] = plane.transpose(down, across).values[::-1, order]
-    corner = (0.0, 0.0, 0.0, west, south + rows * height, 0.0)
+        bands[step] = plane.transpose(down, across).values
+    corner = (0.0, 0.0, 0.0, west, north, 0.0)
     tags = [
         (_MODEL_PIXEL_SCALE, _DOUBLE, 3, (width, height, 0.0), True),
         (_MODEL_TIEPOINT, _DOUBLE, 6, corner, True),
@@ -81,6 +80,16 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path, *, epsg: int | None 
             extratags=tags,
         )
     return path
+
+
+def north_up(group: xr.Dataset) -> xr.Dataset:
+    """Give a map with rows from north to south and columns from west to east, as `westmost_first` counts."""
+    down, across = ("latitude", "longitude") if "latitude" in group.dims else ("y", "x")
+    order, eastward = np.arange(group.sizes[across]), group[across].values
+    if across == "longitude":
+        order, eastward = westmost_first(eastward)
+    turned = group.isel({down: slice(None, None, -1), across: order})
+    return turned.assign_coords({across: (across, eastward, group[across].attrs)})
 
 
 def westmost_first(longitude_degrees: Array) -> tuple[NDArray[np.intp], Array]:
@@ -104,7 +113,7 @@ def _equal_cells(axis: str, centres: Array) -> tuple[float, float]:
             key="one-cell",
         )
     ends = cell_edges(centres)
-    widths = np.diff(ends)
+    widths = np.abs(np.diff(ends))
     unit = "degrees " if axis in ("latitude", "longitude") else ""
     if np.ptp(widths) > _SPACING_TOLERANCE * widths.mean():
         raise ConfigurationError(
@@ -112,7 +121,7 @@ def _equal_cells(axis: str, centres: Array) -> tuple[float, float]:
             'holds equal cells only. Export it to "netcdf".',
             key="unequal-cells",
         )
-    return float(ends[0]), float((ends[-1] - ends[0]) / centres.size)
+    return float(ends[0]), float(abs(ends[-1] - ends[0]) / centres.size)
 
 
 def _metadata(group: xr.Dataset, variable: xr.DataArray) -> str:

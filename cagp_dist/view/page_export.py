@@ -7,8 +7,7 @@ from pathlib import Path
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.run import find_run
-from cagp_dist.store.atomic_files import empty_folder, exchange
-from cagp_dist.store.durable_files import disk_errors
+from cagp_dist.store.atomic_files import whole_folder
 from cagp_dist.store.lock import run_in_use
 from cagp_dist.store.manifest import manifest_path
 from cagp_dist.view.site_files import DATA, DESCRIPTION, WRITTEN_BY, description, page_files
@@ -31,8 +30,7 @@ def export_page(out: Path | str, folder: Path | str) -> Path:
     _refuse_what_others_wrote(target)
     with (
         run_in_use(run),
-        empty_folder(target.with_name(f".{target.name}.{os.getpid()}")) as stage,
-        disk_errors(target),
+        whole_folder(target) as stage,
     ):
         for address, path in page_files().items():
             (stage / address).parent.mkdir(exist_ok=True)
@@ -41,10 +39,6 @@ def export_page(out: Path | str, folder: Path | str) -> Path:
         if manifest_path(run).is_file():
             shutil.copyfile(manifest_path(run), stage / DATA / manifest_path(run).name)
         (stage / DESCRIPTION).write_bytes(told)
-        if target.exists():
-            exchange(stage, target)
-        else:
-            os.rename(stage, target)
     return target / "index.html"
 
 

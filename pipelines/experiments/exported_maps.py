@@ -4,9 +4,9 @@
 
 A job on the built-in field is run and exported for each region: Europe, which lies across Greenwich, Africa,
 the Pacific across the date line, and both polar caps. xarray opens the NetCDF file as it is, CDO takes it to
-GRIB 2 and back, and GDAL reads the GeoTIFF; the caps it takes to a projection about the pole as well. Prints
-how far each program is from the published run, cell by cell; draws ``export.png``. Needs ``cdo`` and
-``gdal-bin``.
+GRIB 2 and back, and GDAL reads the GeoTIFF and the Zarr store. GDAL also takes the GeoTIFF of a cap to a
+projection about the pole. Prints how far each program is from the published run, cell by cell; draws
+``export.png``. Needs ``cdo`` and ``gdal-bin``.
 """
 
 import json
@@ -136,20 +136,30 @@ def through_cdo(folder: Path) -> xr.DataArray:
     return map_.rename(dict(zip(map_.dims, ("latitude", "longitude"), strict=True)))
 
 
-def raster(path: Path) -> tuple[Array, Array, Array]:
+def raster(source: Path | str, plain: Path) -> tuple[Array, Array, Array]:
     """Read a raster with GDAL: values, edges of the columns and edges of the rows from the top."""
-    shown = json.loads(program("gdalinfo", "-json", path))
+    shown = json.loads(program("gdalinfo", "-json", source))
     west, dx, _, north, _, dy = shown["geoTransform"]
     columns, rows = shown["size"]
-    plain = path.with_suffix(".bin")
-    program("gdal_translate", "-q", "-of", "ENVI", path, plain)
-    values = np.fromfile(plain, dtype="<f4").reshape(rows, columns)
+    number = {"Float32": "<f4", "Float64": "<f8"}[shown["bands"][0]["type"]]
+    program("gdal_translate", "-q", "-of", "ENVI", source, plain)
+    values = np.fromfile(plain, dtype=number).reshape(rows, columns)
     return values, west + dx * np.arange(columns + 1), north + dy * np.arange(rows + 1)
 
 
 def through_gdal(folder: Path) -> xr.DataArray:
     """Read the GeoTIFF, cells as GDAL places them."""
-    values, x, y = raster(folder / "map_t2m_mean.tif")
+    return cells_of(folder / "map_t2m_mean.tif", folder)
+
+
+def zarr_through_gdal(folder: Path) -> xr.DataArray:
+    """Read the first time of the Zarr store, cells as GDAL places them."""
+    return cells_of(f'ZARR:"{folder / "map.zarr"}":/t2m_mean:0', folder)
+
+
+def cells_of(source: Path | str, folder: Path) -> xr.DataArray:
+    """Read a raster with GDAL as a map."""
+    values, x, y = raster(source, folder / "plain.bin")
     axes = {"latitude": 0.5 * (y[1:] + y[:-1]), "longitude": 0.5 * (x[1:] + x[:-1])}
     return xr.DataArray(values, coords=axes, dims=tuple(axes))
 
@@ -162,7 +172,7 @@ def warped(folder: Path, pole: int) -> Field:
         *("gdalwarp", "-q", "-t_srs", projection, "-dstnodata", "nan", "-r", "near"),
         *("-ts", 600, 600, folder / "map_t2m_mean.tif", target),
     )
-    values, x, y = raster(target)
+    values, x, y = raster(target, target.with_suffix(".bin"))
     return Field(values, *np.meshgrid(x / METRES_PER_DEGREE, y / METRES_PER_DEGREE))
 
 
@@ -170,6 +180,7 @@ READERS: dict[str, Callable[[Path], xr.DataArray]] = {
     "xarray": through_xarray,
     "CDO (to GRIB 2 and back)": through_cdo,
     "GDAL (GeoTIFF)": through_gdal,
+    "GDAL (Zarr)": zarr_through_gdal,
 }
 
 
@@ -179,7 +190,7 @@ def export(region: Region, folder: Path, *, count: int, resolution: float) -> xr
     text = JOB.format(count=count, resolution=resolution, area=area, root=json.dumps(str(root)))
     path = run(parse_job(text)).path
     assert path is not None
-    for to in ("netcdf", "geotiff"):
+    for to in ("netcdf", "geotiff", "zarr"):
         export_run(path, to=to, groups=["map"], output=folder)
     with xr.open_zarr(path, group="map") as published:
         return published["t2m_mean"].isel(time=0).load()

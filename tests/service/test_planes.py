@@ -97,10 +97,13 @@ def test_a_job_in_a_plane_is_krige_there(samples, tmp_path, kind):
     page = write_report(path, tmp_path / "report").read_text()
     assert f"{EAST + 900.0:.10g}" in page
     assert picture_of(path).frame.unit in ("m", "km")
-    for form in ("csv", "netcdf", "geotiff"):
+    for form in ("csv", "netcdf", "geotiff", "zarr"):
         assert export_run(path, to=form, groups=["map"], output=tmp_path / form)
     with xr.open_dataset(tmp_path / "netcdf" / "map.nc") as held:
         assert located(held).space.epsg == 32632
+    with xr.open_zarr(tmp_path / "zarr" / "map.zarr") as held:
+        assert held["lead_mean"].attrs["_CRS"]["url"].endswith("/EPSG/0/32632")
+        np.testing.assert_array_equal(held["lead_mean"].sortby("y"), cells["lead_mean"].sortby("y"))
     with pytest.raises(StoreError) as error:
         description(path)
     assert error.value.key == "page-of-plane"

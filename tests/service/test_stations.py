@@ -442,7 +442,7 @@ def test_a_table_without_times_gives_a_run_without_time(tmp_path):
     page = write_report(path, tmp_path / "report").read_text()
     assert "<h1>Value</h1>" in page
     assert "NaT" not in page
-    for kind in ("csv", "netcdf", "geotiff"):
+    for kind in ("csv", "netcdf", "geotiff", "zarr"):
         assert export_run(path, to=kind, output=tmp_path / kind)
     for times in ("2020-06-01,2020-06-02", "latest"):
         with pytest.raises(ConfigurationError) as error:
