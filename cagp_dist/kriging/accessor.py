@@ -22,6 +22,7 @@ from cagp_dist.kriging.drawn_maps import (
     frame_around,
     grid_values,
     in_lines,
+    is_std,
     one_field,
 )
 from cagp_dist.kriging.plots import Plots, biases_of, check_there
@@ -271,7 +272,8 @@ class Maps:
             panel.set_title(in_lines(title, letters), fontsize=9, loc="left")
             shown = panel.images[0] if panel.images else panel.collections[-1]
             colours = str(shown.get_cmap().name)
-            scale = scale_of(np.ravel(values.values).astype(np.float64), colours=colours)
+            every_value = np.ravel(values.values).astype(np.float64)
+            scale = scale_of(every_value, colours=colours, std=is_std(values))
             shown.set_clim(scale.low, scale.high)
             moving.append((panel, values, shown, scale))
         figure.set_dpi(ANIMATED_DPI)

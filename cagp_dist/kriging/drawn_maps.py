@@ -69,7 +69,8 @@ def maps_of(
             own = panels[number * len(fields) : (number + 1) * len(fields)]
             drawn = [one_field(dataset[name], where, field) for field in fields]
             every = np.concatenate([np.ravel(values.values) for values, _ in drawn]).astype(np.float64)
-            scale = (scales or {}).get(name) or scale_of(every, colours=_colours(dataset[name]))
+            scale = (scales or {}).get(name)
+            scale = scale or scale_of(every, colours=_colours(dataset[name]), std=is_std(dataset[name]))
             if cmap is not None and name == names[0]:
                 scale = replace(scale, colours=cmap)
             label, more = str(dataset[name].attrs.get("long_name", name)), ""
@@ -345,6 +346,11 @@ def _is_part(values: xr.DataArray) -> bool:
 def _colours(values: xr.DataArray) -> str:
     """Colours of a variable of a result, whatever stands before its name in runs; samples have the mean's."""
     return FIELD if "sample" in values.dims or str(values.name).endswith("mean") else ERROR_BARS
+
+
+def is_std(values: xr.DataArray) -> bool:
+    """Whether a variable of a result is the standard deviation of its values."""
+    return str(values.name).endswith("std")
 
 
 def grid_values(values: xr.DataArray, where: Horizontal) -> Array:

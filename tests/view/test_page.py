@@ -13,12 +13,14 @@ import pytest
 import xarray as xr
 
 import cagp_dist.view
+from cagp_dist.cartography.colour_scale import ERROR_BARS, scale_of
 from cagp_dist.store.publish import current_run, make_current, output_lock
 from cagp_dist.store.zarr_arrays import write_group
 from cagp_dist.view import export_page, notebook, serve
 
+from . import viewed_runs
 from .chromium import BINARY, MAP, Chromium
-from .viewed_runs import DAYS, publish_viewed
+from .viewed_runs import DAYS, error_bar, publish_viewed
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs Chromium")
 
@@ -116,6 +118,25 @@ def test_a_click_tells_the_value_of_the_store_and_the_series(open_page, world):
     points = browser.run("document.querySelector('#series .mean').getAttribute('points').split(' ').length")
     assert points == run.sizes["time"]
     assert browser.run("document.querySelector('#series .band').points.length") == 2 * points
+
+
+def test_the_bar_ends_in_a_point_where_values_lie_beyond_it(open_page, tmp_path, monkeypatch):
+    axes = np.arange(-87.5, 90.0, 5.0), np.arange(2.5, 360.0, 5.0)
+
+    def large_in_a_few_cells(latitude, longitude):
+        return error_bar(latitude, longitude) + 50.0 * ((latitude > 85.0) & (longitude < 20.0))
+
+    monkeypatch.setattr(viewed_runs, "error_bar", large_in_a_few_cells)
+    run = publish_viewed(tmp_path, *axes, times=DAYS[:1])
+    browser = open_page(run, "#layer=std")
+    browser.until("document.documentElement.dataset.shown === 'std 0'")
+    low, high = map(float, browser.run("document.getElementById('bar').dataset.range").split(" "))
+    std = xr.open_zarr(run, group="map")["t2m_std"].values
+    scale = scale_of(std.ravel(), colours=ERROR_BARS, std=True)
+    assert (low, high) == (scale.low, scale.high)
+    assert scale.extend == "max"
+    assert browser.run("document.getElementById('bar').title") == "Some values are larger."
+    assert "9px" in browser.run("getComputedStyle(document.getElementById('bar')).clipPath")
 
 
 @pytest.mark.exhaustive

@@ -67,7 +67,7 @@ function scaleOf(layer, values) {
       key,
       limits(
         values.map(each => each + offsetOf(layer)),
-        { symmetric: layer.symmetric },
+        { symmetric: layer.symmetric, std: layer.std },
       ),
     );
   return scales.get(key);
@@ -192,6 +192,12 @@ function legend(layer, range) {
   const fading = marked && field.fade;
   $("bar").classList.toggle("fading", fading);
   $("bar").dataset.range = range.join(" ");
+  const beyond = [
+    shown.values.some(each => each + offsetOf(layer) < range[0]) && "smaller",
+    shown.values.some(each => each + offsetOf(layer) > range[1]) && "larger",
+  ].filter(Boolean);
+  $("bar").dataset.beyond = beyond.join(" ");
+  $("bar").title = beyond.length ? `Some values are ${beyond.join(", others ")}.` : "";
   $("ticks").replaceChildren(
     ...ticks(range).map(({ value, text }) => {
       const made = Object.assign(document.createElement("span"), { textContent: text });

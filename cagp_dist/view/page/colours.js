@@ -39,13 +39,16 @@ const roundStep = span => {
 };
 
 // Limits in round numbers that hold all values but a hundredth at each end, as report and plots have them;
-// symmetric about zero where colours diverge.
-export function limits(values, { symmetric = false } = {}) {
+// symmetric about zero where colours diverge. Standard deviations that are vast somewhere end at ten medians.
+export function limits(values, { symmetric = false, std = false } = {}) {
   const every = Math.max(1, Math.floor(values.length / 40000));
   const known = values.filter((value, k) => k % every === 0 && Number.isFinite(value)).sort((a, b) => a - b);
   if (known.length === 0) return [0, 1];
   const share = known.length > 50 ? 0.01 : 0;
   let [low, high] = [share, 1 - share].map(at => known[Math.round(at * (known.length - 1))]);
+  const middle = (known.length - 1) / 2;
+  const median = (known[Math.floor(middle)] + known[Math.ceil(middle)]) / 2;
+  if (std && median > 0 && high > 1000 * median) high = 10 * median;
   if (symmetric) [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
   if (!(high > low))
     [low, high] = [low - Math.max(1e-6, Math.abs(low) * 1e-3), high + Math.max(1e-6, Math.abs(high) * 1e-3)];

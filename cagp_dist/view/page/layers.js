@@ -42,6 +42,7 @@ export async function layersOf(run, { ofAllTimes = false } = {}) {
           ? "One standard deviation of an observation, noise included."
           : "One standard deviation of the field itself, without the noise of an observation.",
         colours: "viridis",
+        std: true,
         group,
         read: time => arrays.plane(group, run.errorBar, time),
       },
@@ -89,6 +90,7 @@ export async function layersOf(run, { ofAllTimes = false } = {}) {
         title: "width of the 90 % range",
         note: `From 5 % to 95 %, ${said}.`,
         colours: "viridis",
+        std: true,
         group,
         read: async time => {
           const [low, high] = await rangePlanes(run, group, time);
