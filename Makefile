@@ -20,7 +20,7 @@ help: ## list the targets
 
 install: $(INSTALLED) ## make .venv with the package (editable) and what it needs to run, in locked versions
 
-install-dev: $(INSTALLED_DEV) ## the same with the tools for tests, style and documentation
+install-dev: $(INSTALLED_DEV) ## the same, and the tools for tests, style and documentation
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("cagp_dist needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 ...")'
@@ -44,52 +44,52 @@ $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
 	    $(BIN)/python -m cagp_dist.preload --all && wait $$collecting
 	@touch $@
 
-demo: install ## the main job on the built-in field: score table, maps, report
+demo: install ## run the main job on the built-in field: score table, maps, report
 	$(BIN)/cagp demo --output out/demo
 
 # Two processes at once, of one BLAS thread each: more of them would wait for each other. Which does what is
 # decided in tests/conftest.py.
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
-test: install-dev ## the tests
+test: install-dev ## run the tests, but the exhaustive ones
 	$(PYTEST) -m "not exhaustive" $(PYTEST_ARGS)
 
-test-all: install-dev ## these with their coverage, and the exhaustive ones: simulation, kills, other programs; hours
+test-all: install-dev ## run all tests with their coverage, also of simulations, kills and other programs; hours
 	$(PYTEST) -m "not exhaustive" --cov --cov-fail-under=90 $(PYTEST_ARGS)
 	$(PYTEST) -m exhaustive $(PYTEST_ARGS)
 
-torture: install-dev ## kill, freeze and damage what jobs run on, hours; TORTURE_ARGS="--scale 0.1" for less
+torture: install-dev ## kill, freeze and damage what jobs run on; hours; TORTURE_ARGS="--scale 0.1" for less
 	$(BIN)/python -m tests.torture $(TORTURE_ARGS)
 
-bench: install ## speed and memory against NumPy and SciPy, as ratios of one run
+bench: install ## measure speed and memory against NumPy and SciPy, as ratios in one run
 	@$(BIN)/python -m cagp_dist.preload --all
 	$(BIN)/python -m pipelines.benchmarks $(BENCH_ARGS)
 
-peers: install ## speed, memory and scores of other programs (made in .peers/) beside ours
+peers: install ## measure speed, memory and scores of other programs (installed in .peers/) and of this package
 	@$(BIN)/python -m cagp_dist.preload --all
 	$(BIN)/python -m pipelines.benchmarks.peers $(PEERS_ARGS)
 
-proof: install ## public tables by us and by other programs (made in .peers/), and the page docs/proof.md; PROOF_ARGS=--help
+proof: install ## map public tables by this package and by others (installed in .peers/), and write docs/proof.md; PROOF_ARGS=--help lists them
 	@$(BIN)/python -m cagp_dist.preload --all
 	$(BIN)/python -m pipelines.proof $(PROOF_ARGS)
 
-experiments: install ## those of the documentation at full length, hours; EXPERIMENTS_ARGS=--help lists them
+experiments: install ## run the experiments of the documentation at full length; hours; EXPERIMENTS_ARGS=--help lists them
 	@$(BIN)/python -m cagp_dist.preload --all
 	$(BIN)/python -m pipelines.experiments $(EXPERIMENTS_ARGS)
 
-docs: install-dev ## the documentation, its English checked, its pages executed; DOCS_SITE=FOLDER puts it beside other versions
+docs: install-dev ## build the documentation: check its English, run its pages; DOCS_SITE=FOLDER puts it beside other versions
 	$(BIN)/python docs/prose.py
 	$(BIN)/python -m sphinx -W --keep-going --quiet --show-traceback --jobs 2 -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 	$(if $(DOCS_SITE),$(BIN)/python docs/versions.py docs/_build/html $(DOCS_SITE))
 
-lint: install-dev ## style, types and import layers
+lint: install-dev ## check style, types and import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-dist: install-dev ## wheel and sdist in dist/, and the wheel tried in an empty environment
+dist: install-dev ## build wheel and sdist in dist/, and try the wheel in an empty environment
 	@rm -f dist/*.whl dist/*.tar.gz
 	$(BIN)/python -m hatchling build
 	$(BIN)/python -m tests.wheel dist/*.whl $(DIST_ARGS)
@@ -108,15 +108,15 @@ $(AUDIT_INSTALLED): requirements-audit.lock
 	$(AUDIT)/python -m pip --disable-pip-version-check install --quiet --no-deps --requirement requirements-audit.lock
 	@touch $@
 
-audit: $(AUDIT_INSTALLED) ## known vulnerabilities of the locked versions; asks the Python Package Index
+audit: $(AUDIT_INSTALLED) ## list known vulnerabilities of the locked versions; asks the Python Package Index
 	$(AUDIT)/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement requirements.lock --requirement requirements-dev.lock
 
-sbom: $(AUDIT_INSTALLED) ## what is installed to run the package, as dist/sbom.cdx.json (CycloneDX)
+sbom: $(AUDIT_INSTALLED) ## list what is installed to run the package in dist/sbom.cdx.json (CycloneDX)
 	@mkdir -p dist
 	@PYTHONWARNINGS=ignore $(AUDIT)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file dist/sbom.cdx.json requirements.lock
 	@echo "wrote dist/sbom.cdx.json"
 
-clean: ## remove what was built, keep results in out/
+clean: ## remove what was built, but keep results in out/
 	rm -rf .venv .audit docs/_build docs/reference/generated docs/jupyter_execute dist build
 	find cagp_dist tests -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

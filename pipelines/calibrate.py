@@ -15,6 +15,7 @@ from cagp_dist.service.events import logged
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import run
 from cagp_dist.service.task import Simulations
+from pipelines import asks_for_help
 
 NOT_CONVERGED, WRONG = 3, 4
 FINE = ("consistent", "undecided")
@@ -22,6 +23,8 @@ FINE = ("consistent", "undecided")
 
 def main(arguments: Sequence[str]) -> int:
     """Do the job of the file that is named, with simulations, and print the path of its run."""
+    if asks_for_help(arguments, __doc__):
+        return 0
     if len(arguments) not in (1, 2) or not all(count.isdigit() for count in arguments[1:]):
         logging.error("usage: python -m pipelines.calibrate JOB.toml [SIMULATIONS]")
         return 2

@@ -14,7 +14,7 @@ from cagp_dist.cli import app
 def main(arguments: Sequence[str]) -> int:
     """Do the job of the file that is named; print a line for each time."""
     try:
-        app(["daily", *arguments], standalone_mode=True)
+        app(["daily", *arguments], prog_name="cagp", standalone_mode=True)
     except SystemExit as leaving:
         return int(leaving.code or 0)
     return 0

@@ -14,12 +14,15 @@ from cagp_dist.service.events import logged
 from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import fit_job
+from pipelines import asks_for_help
 
 NOT_CONVERGED = 3
 
 
 def main(arguments: Sequence[str]) -> int:
     """Fit the prior of the job file that is named and print it."""
+    if asks_for_help(arguments, __doc__):
+        return 0
     if len(arguments) != 1:
         logging.error("usage: python -m pipelines.fit JOB.toml")
         return 2

@@ -13,10 +13,13 @@ from cagp_dist.errors import CagpError
 from cagp_dist.service.events import logged
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import ingest_only
+from pipelines import asks_for_help
 
 
 def main(arguments: Sequence[str]) -> int:
     """Ingest the observations of the job file that is named."""
+    if asks_for_help(arguments, __doc__):
+        return 0
     if len(arguments) != 1:
         logging.error("usage: python -m pipelines.ingest JOB.toml")
         return 2

@@ -14,12 +14,15 @@ from cagp_dist.errors import CagpError
 from cagp_dist.service.events import logged
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import run
+from pipelines import asks_for_help
 
 NOT_CONVERGED = 3
 
 
 def main(arguments: Sequence[str]) -> int:
     """Do the job of the file that is named and print the path of its run."""
+    if asks_for_help(arguments, __doc__):
+        return 0
     if len(arguments) != 1:
         logging.error("usage: python -m pipelines.regress JOB.toml")
         return 2

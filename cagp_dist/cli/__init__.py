@@ -264,7 +264,7 @@ def fit_command(
             raise typer.Exit(NOT_CONVERGED)
 
 
-@app.command("ingest", epilog=_examples("cagp ingest job.toml"))
+@app.command("ingest", epilog=_examples("cagp ingest job.toml", "cagp ingest job.toml --times 2017-04"))
 def ingest_command(job: JobFile, times: Times = None, debug: Debug = False) -> None:
     """Fetch the observations of a job into its output folder; times already there are not fetched again."""
     with reported_errors(debug=debug), Display() as display:
@@ -279,7 +279,7 @@ def ingest_command(job: JobFile, times: Times = None, debug: Debug = False) -> N
 def report(
     output: Output,
     to: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to write.", show_default="OUT/report/KEY")
+        Path | None, typer.Option(metavar="DIR", help="Folder to write to.", show_default="OUT/report/KEY")
     ] = None,
     debug: Debug = False,
 ) -> None:

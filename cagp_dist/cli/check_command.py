@@ -26,7 +26,7 @@ def check_command(
         Path, argument(metavar="FILE", help="Table of observations, CSV or Parquet, or a job file, JOB.toml.")
     ],
     rate: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of false flags among all flags that is aimed at.")
+        float, typer.Option(metavar="SHARE", help="False flags, as a share of all flags, to aim at.")
     ] = 0.05,
     output: Annotated[
         Path | None, option(metavar="FILE.csv", help="Write all rows with their flags to this file.")
@@ -35,23 +35,23 @@ def check_command(
         Path | None, option("--map", metavar="FILE.png", help="Draw a map of the flags to this file.")
     ] = None,
     value: Annotated[
-        str | None, option(metavar="COLUMN", help="Column of the values, if there are several; of a table.")
+        str | None, option(metavar="COLUMN", help="For a table: column of the values, if there are several.")
     ] = None,
     mean: Annotated[
         str | None,
-        option(metavar="TERM", help="Trend, or a column of each place such as its elevation; of a table."),
+        option(metavar="TERM", help="For a table: trend, or a column such as the elevation of each place."),
     ] = None,
     times: Annotated[
         bool,
-        typer.Option("--all-times", help="Let values of all times predict each other; of a table."),
+        typer.Option("--all-times", help="For a table: let values of all times predict each other."),
     ] = False,
     debug: Debug = False,
 ) -> None:
     """Print the observations that all others contradict, the worst first, and what would make them right.
 
-    Each value is predicted from the others. Of a table that is given, the result has all its rows and the
-    columns flag, expected, expected_std and suggestion. A job says itself what its observations are, and what
-    is known of kernel, noise and mean.
+    Each value is predicted from the others. For a table, --output writes all its rows, with the columns flag,
+    expected, expected_std and suggestion. A job file already says what its observations are, and what is
+    known of kernel, noise and mean.
     """
     with reported_errors(debug=debug):
         given = {"--value": value, "--mean": mean, "--all-times": times or None}

@@ -64,7 +64,8 @@ def prune_command(
         str,
         option(
             metavar="RULE",
-            help='Which runs stay: 30 (the newest), "90d", "50GiB", "finals", or several, with commas.',
+            help='Which runs stay: 30 (the newest 30), "90d" (of the last 90 days), "50GiB" (the newest that '
+            'fit), "finals" (no preliminary run if there is the final one), or several: "90d, finals".',
         ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and stop.")] = False,
@@ -72,7 +73,7 @@ def prune_command(
 ) -> None:
     """Remove old runs of an output folder, with their reports; the current run always stays.
 
-    With "pack" in the rule, each old run is packed into one file instead, which `cagp unpack` restores.
+    With "pack" in the rule, old runs are packed instead, each into one file that `cagp unpack` restores.
 
     Observations and exported files are not touched. A job whose run was removed runs again when you call
     it. Exit code 75 means that another process is writing there.
@@ -108,10 +109,9 @@ def drift_command(
 ) -> None:
     """Check whether the error bars of the last times of a series still hold; exit code 4 means they do not.
 
-    Errors at held-out observations are compared with the error bars, and with the range that chance explains;
-    of several variables those of each, in a line. Nominally, one check in a hundred is a false alarm. In
-    simulations 0 to 2.2 % of checks of 30 times were, and up to 6 % of those of twelve, the smallest number
-    that it accepts.
+    Errors at held-out observations are compared with the error bars, and with the range that chance explains.
+    Several variables have a line each. Nominally, one check in a hundred is a false alarm. In simulations, up
+    to 2.2 % of the checks of 30 times were false alarms, and up to 6 % of those of 12, the fewest allowed.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.drift_check import drift_of_series
@@ -171,25 +171,25 @@ def export(
 def view(
     output: Output,
     port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="Port of 127.0.0.1; 0: a free one.")
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port of 127.0.0.1; 0 takes a free one.")
     ] = 0,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page, or print its address alone.")
+        bool, typer.Option("--browser/--no-browser", help="Open the page, or only print its address.")
     ] = True,
     export_to: Annotated[
         Path | None,
         option(
             "--export",
             metavar="FOLDER",
-            help="Write the page and the run as files for any web server instead, and end.",
+            help="Write the page and the run to a folder for any web server, and stop.",
         ),
     ] = None,
     debug: Debug = False,
 ) -> None:
     """Show a run as a page in the browser: its maps at all times, and the value at any place.
 
-    The page is at an address of this machine that no other can reach, until Ctrl-C. It needs no network.
-    Of an output folder it shows the current run; when a newer one is published, it says so.
+    Only this machine can reach the page, until you press Ctrl-C. It needs no network. For an output folder,
+    it shows the current run, and says when a newer one is published.
     """
     with reported_errors(debug=debug):
         from cagp_dist.errors import ArgumentError

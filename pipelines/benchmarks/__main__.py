@@ -335,7 +335,9 @@ def _times_summary(results: dict[str, Figures]) -> list[Line]:
 def main() -> None:
     """Run the named cases, or all that take no minutes."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m pipelines.benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "cases",

@@ -64,7 +64,9 @@ def figures(table: Table, name: str, problem: Problem, chosen: argparse.Namespac
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run tables, or build the page."""
     command = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m pipelines.proof",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("table", nargs="*", metavar="TABLE", help="tables to run (all)")
     command.add_argument("--data", type=Path, default=DATA, help="folder of the data (%(default)s)")

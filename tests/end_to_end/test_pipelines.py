@@ -132,8 +132,10 @@ def test_fit_exits_with_3_when_it_does_not_end_well(job, capsys, monkeypatch, ca
 
 
 @pytest.mark.parametrize("name", ["ingest", "regress", "fit", "calibrate"])
-def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
+def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog, capsys):
     main = load(name)
+    assert main(["--help"]) == 0
+    assert f"python -m pipelines.{name} JOB.toml" in capsys.readouterr().out
     assert main([]) == 2
     assert f"usage: python -m pipelines.{name} JOB.toml" in caplog.text
     assert main([str(tmp_path / "none.toml")]) == 2

@@ -67,7 +67,9 @@ def _tell(text: str) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m pipelines.benchmarks.peers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     every = (*CASES, *FIT_CASES)
     parser.add_argument("--peer", action="append", choices=tuple(PEERS), help="who (repeat; default: all)")
