@@ -55,6 +55,7 @@ def test_a_map_is_the_mixture_of_maps_of_the_draws(model):
     assert "y = 0" in found.attrs["transform"]
 
 
+@pytest.mark.exhaustive
 def test_noise_that_is_fitted_beside_many_zeros_is_that_of_the_field():
     """Over three fields 0.89; 1.51 where the first draws were independent. One varies by some 0.12."""
     found = []

@@ -132,6 +132,7 @@ def test_numbers_beside_censored_values_have_their_posterior(seed, monkeypatch):
     np.testing.assert_array_less(np.abs(own.mean(axis=0) - expected), 4.0 * error + 0.01)
 
 
+@pytest.mark.exhaustive
 def test_draws_of_numbers_are_as_after_four_times_the_rounds(monkeypatch):
     """Half of two fields with gaps of their own is censored. Numbers begin twice and half as large.
 

@@ -324,6 +324,7 @@ def test_no_coast_line_goes_back_around_the_globe(open_page, world):
     assert 0.0 < widest < 60.0
 
 
+@pytest.mark.exhaustive
 def test_the_first_picture_of_large_maps_waits_for_mean_and_error_bars_alone(open_page, tmp_path):
     publish_viewed(tmp_path, np.linspace(-90.0, 90.0, 181), np.arange(0.0, 360.0, 0.5), times=DAYS[:3])
     browser = open_page(tmp_path)
