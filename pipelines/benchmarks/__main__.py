@@ -156,18 +156,6 @@ def summary(results: dict[str, Figures]) -> list[Line]:
             Line("    and of 721 x 1440", scale["seconds_grid"], "<= 20"),
             Line("    of all processors together", scale["processor_seconds_grid"]),
         ]
-    if sgpr := results.get("sgpr"):
-        lines += [
-            Line("SGPR, 16,384 points, 512 inducing: value, gradient, seconds", sgpr["seconds_held"]),
-            Line("    where the inducing points are learnt", sgpr["seconds_learnt"]),
-            Line("    its peak memory, MiB", sgpr["peak_mebibytes"]),
-        ]
-    if (theirs := results.get("gpytorch")) and "seconds_sgpr" in theirs:
-        lines += [
-            Line("    the same with GPyTorch, seconds", theirs["seconds_sgpr"]),
-            Line("    an epoch of SVGP with GPyTorch, seconds", theirs["seconds_svgp_epoch"]),
-            Line("    their peak memory, MiB", theirs["peak_mebibytes"]),
-        ]
     if startup := results.get("startup"):
         lines += [
             Line("import cagp_dist, seconds", startup["import_seconds"], "<= 0.5"),

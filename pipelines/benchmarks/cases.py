@@ -267,8 +267,6 @@ CASES = {
     "kernels": "kernels",
     "cokriging": "kernels",
     "variables_fit": "kernels",
-    "sgpr": "inducing",
-    "gpytorch": "inducing",
     "startup": "cases",
     "first_picture": "first_picture",
 }

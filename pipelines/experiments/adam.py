@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.arrays import Array
-from cagp_dist.checks import check_between, check_count, check_positive
-from cagp_dist.likelihood.learned.course import Course, OptimiserStep
-from cagp_dist.runtime.memo import Checkpoint, MemoWriter
+from cagp_dist.likelihood.learned.course import Course
+from cagp_dist.runtime.memo import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +30,10 @@ class Adam:
     beta2: float = 0.999
     epsilon: float = 1e-8  # Size of a gradient that counts as none
 
-    def __post_init__(self) -> None:
-        check_count("steps", self.steps, least=0)
-        for name in ("learning_rate", "end_factor", "epsilon"):
-            check_positive(name, getattr(self, name))
-        for name in ("beta1", "beta2"):
-            check_between(name, getattr(self, name), 0.0, 1.0)
-
     def climb(self, course: Course, checkpoint: Checkpoint | None) -> None:
-        """Take steps until the course says that it is enough, or they are used up."""
-        vector, first, second = self._recalled(course, checkpoint)
+        """Take steps until the course says that it is enough, or they are used up; nothing is kept."""
+        vector = course.start
+        first, second = np.zeros((2, vector.size))
         while course.reason is None:
             value, gradient = course.evaluate(vector)
             step = len(course.trace)
@@ -50,37 +42,6 @@ class Adam:
             first = self.beta1 * first + (1.0 - self.beta1) * gradient
             second = self.beta2 * second + (1.0 - self.beta2) * gradient**2
             mean, square = first / (1.0 - self.beta1 ** (step + 1)), second / (1.0 - self.beta2 ** (step + 1))
-            move = self._rate(step) * mean / (np.sqrt(square) + self.epsilon)
+            rate = self.learning_rate * (1.0 - (1.0 - self.end_factor) * step / self.steps)
+            move = rate * mean / (np.sqrt(square) + self.epsilon)
             vector = np.clip(vector + move, course.low, course.high)
-            if checkpoint is not None and checkpoint.due():
-                _keep(checkpoint, course, vector, first, second)
-
-    def _rate(self, step: int) -> float:
-        """Length of a step, counted from 0."""
-        return self.learning_rate * (1.0 - (1.0 - self.end_factor) * step / self.steps)
-
-    def _recalled(self, course: Course, checkpoint: Checkpoint | None) -> tuple[Array, Array, Array]:
-        """Where the next step is taken, and the running means: those of a checkpoint, or the start."""
-        kept = None if checkpoint is None else checkpoint.latest()
-        if kept is None:
-            return course.start, np.zeros_like(course.start), np.zeros_like(course.start)
-        for number, (value, norm, seconds, *numbers) in enumerate(kept.metadata["trace"]):
-            hyperparameters = dict(zip(course.names, numbers, strict=True))
-            course.add(OptimiserStep(number, value, norm, hyperparameters, seconds))
-        course.evaluations = len(course.trace)
-        course.goes_on_from(kept.metadata["seconds"])
-        vector, first, second, course.best = kept.read("state")
-        return vector, first, second
-
-
-def _keep(checkpoint: Checkpoint, course: Course, vector: Array, first: Array, second: Array) -> None:
-    state = np.stack([vector, first, second, course.best])
-    trace = [
-        [step.value, step.gradient_norm, step.seconds, *step.hyperparameters.values()]
-        for step in course.trace
-    ]
-
-    def write(writer: MemoWriter) -> bool:
-        return writer.write("state", state)
-
-    checkpoint.save({"trace": trace, "seconds": course.seconds}, write)

@@ -1,13 +1,12 @@
-"""SVGP, CGGP and SGPR as GPyTorch has them (the extra ``baselines``), with kernel and start that others have.
+"""SVGP and CGGP as GPyTorch has them (the extra ``baselines``), with kernel and start that others have.
 
 SVGP (Hensman et al. 2013) bounds the likelihood by inducing points and a normal distribution of the field
 there, both of which are learnt from random batches. CGGP (Gardner et al. 2018) has conjugate gradients in
-place of the Cholesky factor of the likelihood, and of the prediction. SGPR is there for its time alone: the
-package has its own. Matern 3/2 with a lengthscale for each coordinate, mean zero, double precision.
+place of the Cholesky factor of the likelihood, and of the prediction. Matern 3/2 with a lengthscale for each
+coordinate, mean zero, double precision.
 """
 
 import time
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -125,27 +124,6 @@ def cggp(
     if steps:
         optimizer.step(closure)
     return _predicted(model, model.likelihood, X_test, evaluations, time.perf_counter() - begun)
-
-
-def sgpr(X: Array, y: Array, start: tuple[Kernel, float], *, inducing: Array) -> Callable[[], float]:
-    """Give a function that evaluates the bound and its gradient, by inducing points too, and returns it."""
-    import gpytorch
-    import torch
-
-    likelihood = _likelihood(start[1], LEAST_NOISE)
-    covariance = gpytorch.kernels.InducingPointKernel(
-        _covariance(start[0]), inducing_points=torch.from_numpy(inducing), likelihood=likelihood
-    )
-    model = _conditioned(X, y, likelihood, covariance)
-    objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
-
-    def evaluate() -> float:
-        model.zero_grad()
-        value = objective(model(model.train_inputs[0]), model.train_targets)
-        value.backward()
-        return float(value.item()) * len(X)
-
-    return evaluate
 
 
 def _conditioned(X: Array, y: Array, likelihood: Any, covariance: Any) -> Any:

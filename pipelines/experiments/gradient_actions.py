@@ -30,7 +30,7 @@ from cagp_dist.likelihood.learned.objective import Hyperparameters
 from cagp_dist.runtime import single_threaded_blas
 from cagp_dist.solvers.actions.policies import residuals
 from cagp_dist.solvers.actions.projection import project
-from pipelines.experiments.inducing_tiles import pair_gradients
+from pipelines.experiments.sgpr import pair_gradients
 
 Parts = tuple[float, Array, float]
 """Minus twice an objective, and its derivatives by K (n, n) and by the noise variance."""

@@ -51,20 +51,20 @@ from cagp_dist.likelihood.numbering import Model
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime import Executor, ThreadExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
+from cagp_dist.solvers.actions.subsets import random_points
 from pipelines.experiments import gpytorch_models, gradient_actions
 from pipelines.experiments.adam import Adam
 from pipelines.experiments.climbing import Way, climb
-from pipelines.experiments.inducing import inducing_points
 from pipelines.experiments.output import ACCENT, drawn, parser, print_table, save
 from pipelines.experiments.projected_likelihood import ProjectedLikelihood
-from pipelines.experiments.sgpr import Sgpr
+from pipelines.experiments.sgpr import JITTER, Sgpr
 from pipelines.experiments.uci import DATA, Cases, available
 from pipelines.experiments.wrong_determinant import WrongDeterminant
 
 FAMILY = cagp.Matern32
 SETS = ("parkinsons", "bike", "protein", "keggundirected")
 FIRST, MOST_EXACT = 1000, 6000
-ACTIONS, INDUCING, JITTER = 512, 1024, 1e-8
+ACTIONS, INDUCING = 512, 1024
 LEAST_FIRST_NOISE = 0.01
 """What few directions do not resolve counts as noise at first; from the least noise the way back is long."""
 
@@ -204,8 +204,7 @@ class Problem:
     @property
     def _inducing(self) -> Array:
         """First inducing points of SGPR and SVGP: (m, p), drawn among the cases."""
-        m = min(self._sizes.inducing, len(self.X))
-        return inducing_points(self._first.prior.kernel, self.X, m, placement="random")
+        return self.X[random_points(len(self.X), min(self._sizes.inducing, len(self.X)), 0)]
 
     def _of_gpytorch(self, found: gpytorch_models.Predicted) -> tuple[float, int, Scored]:
         return found.seconds, found.steps, self._scored(found.mean, found.variance, found.noise_variance)
@@ -218,8 +217,6 @@ class Problem:
             inducing=self._inducing,
             learn_inducing=True,
             jitter=JITTER,
-            executor=self._executor,
-            memory_limit_bytes=available_bytes(),
         )
         way = climb(bound, bound.vector(*self._start), self._sizes.optimiser, bounds=self._bounds)
         sparse = bound.posterior(way.end, self.X_test)

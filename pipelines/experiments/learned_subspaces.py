@@ -34,11 +34,11 @@ from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime import Executor, ThreadExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
+from cagp_dist.solvers.stationary.low_rank import partial_cholesky
 from pipelines.experiments.climbing import Way, climb
-from pipelines.experiments.inducing import inducing_points
 from pipelines.experiments.output import ACCENT, drawn, parser, print_table, save
 from pipelines.experiments.sample_field import SampleField
-from pipelines.experiments.sgpr import Sgpr
+from pipelines.experiments.sgpr import variational
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,9 @@ TRANSECT = 50.25
 POINTS, QUICK_POINTS = 1000, 200
 ACTIONS, QUICK_ACTIONS = 64, 16
 STEPS, QUICK_STEPS = 100, 10
-JITTER = 1e-8
+CANDIDATES = 8
+"""Points for each inducing point among which it is looked for."""
+
 DIRECTIONS = ("learnt", "conjugate gradients", "means of blocks", "random")
 LEARNT, CG, FIXED, INDUCING = "learnt", "conjugate gradients", "means of blocks", "inducing points"
 EXACT = "exact"
@@ -171,17 +173,17 @@ class Learning:
                 prior, data.X, data.y, data.X_test, solver=solver, executor=self._executor
             )
             found[name] = Variances(posterior.mean, posterior.variance, exact)
-        bound = Sgpr(
-            cagp.Matern32,
-            data.X,
-            data.y[:, None],
-            inducing=inducing_points(kernel, data.X, self.actions),
-            jitter=JITTER,
-            executor=self._executor,
-            memory_limit_bytes=available_bytes(),
-        )
-        sparse = bound.posterior(bound.vector(kernel, noise), data.X_test)
+        inducing = space_filling(kernel, data.X, self.actions)
+        sparse = variational(cagp.Matern32, prior, data.X, data.y, data.X_test, inducing=inducing)
         return {**found, INDUCING: Variances(sparse.mean[:, 0], sparse.variance, exact)}
+
+
+def space_filling(kernel: Kernel, X: Array, count: int) -> Array:
+    """Choose inducing points (m, 3) among the observed ones, far from each other."""
+    if len(X) > CANDIDATES * count:
+        order = cagp.space_filling_order(X, block_size=1)
+        X = X[order[np.linspace(0, len(X) - 1, CANDIDATES * count).round().astype(int)]]
+    return X[partial_cholesky(kernel, X, rank=count).chosen]
 
 
 def krylov_space(gram: Array, residual: Array, size: int) -> Array:

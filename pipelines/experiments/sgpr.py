@@ -14,46 +14,23 @@ where that is asked for, of the coordinates of Z, with analytic gradient. With `
 
     by k(Z, X):   L^-T (N a + u b') / s2           by k(Z, Z):   L^-T (N - T a a' / s2) L^-1 / 2
 
-X is taken in tiles, twice: for the sums ``a a'`` and ``a b``, and for the derivatives. Of ``k(Z, X)`` there
-is never more than a tile for each worker.
+An evaluation holds three matrices of m x n numbers.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.checks import as_points, check_positive
-from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
-from cagp_dist.gram.tiled import kernel_panel, put_value
 from cagp_dist.kernels import Kernel, point_columns
-from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
-from cagp_dist.likelihood.learned.objective import Hyperparameters
+from cagp_dist.likelihood.learned.objective import Hyperparameters, KernelArrays
 from cagp_dist.likelihood.numbering import Families, Model
-from cagp_dist.posterior.trace import VARIANCE_ROUNDING
-from cagp_dist.remedies import Remedy
-from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
-from cagp_dist.runtime.memo import key_of
-from cagp_dist.text import bytes_text, counted
-from cagp_dist.tiling import STRIPS, block_ranges
-from pipelines.experiments.inducing_tiles import (
-    TILE,
-    pair_gradients,
-    strip_gradients,
-    strip_sums,
-    strips_of,
-    target_moments,
-)
 
-SQUARES = 9
-"""Matrices (m, m) that are there at a time beside those of tasks, at most."""
-
-JITTER, VARIATIONAL_BYTES = 1e-8, 2**30
-"""Of `variational`; the first because points may coincide."""
+JITTER = 1e-8
+"""Of the variance, on the diagonal of k(Z, Z) in `variational`: points may coincide."""
 
 
 class SparsePosterior(NamedTuple):
@@ -69,17 +46,18 @@ class _Seen:
 
     kernel: Kernel
     noise_variance: float  # ``s2``
-    points: Array  # (p, m): Z, by coordinate
-    # factor, inner: (m, m): L and R, in the lower triangles
+    Z: Array  # (m, p)
+    # factor, inner: (m, m): L and R
     factor: Array
     inner: Array
+    a: Array  # (m, n)
     squares: Array  # (m, m): ``a a'``
-    whitened: Array  # (m, T): c
+    c: Array  # (m, T)
 
 
 @final
 class Sgpr:
-    """Titsias' bound by hyperparameters and, where they are learnt, inducing points.
+    """Titsias' bound by hyperparameters and, where they are learnt, inducing points; see `Objective`.
 
     Shapes: ``X`` (n, p), ``residuals`` (n, T), ``inducing`` (m, p).
     """
@@ -91,51 +69,13 @@ class Sgpr:
         residuals: Array,
         *,
         inducing: Array,
-        executor: Executor,
-        memory_limit_bytes: int,
         learn_inducing: bool = False,
         jitter: float = 0.0,
         anisotropic: bool = False,
     ) -> None:
-        self.inducing = as_points("inducing", inducing)
-        if residuals.shape[:1] != X.shape[:1] or residuals.ndim != 2:
-            raise ArgumentError(
-                f"residuals have shape {residuals.shape}; expected ({len(X)}, T).", key="shapes"
-            )
-        if self.inducing.shape[1] != X.shape[1] or len(self.inducing) == 0:
-            raise ArgumentError(
-                f"inducing has shape {self.inducing.shape}; expected (m, {X.shape[1]}), at least one point "
-                "with the coordinates of X.",
-                key="shapes",
-            )
-        if jitter != 0.0:
-            check_positive("jitter", jitter)
         self.hyperparameters = Hyperparameters.of(kernel, X, anisotropic=anisotropic)
-        self.points, self.fields = int(residuals.shape[0]), int(residuals.shape[1])
-        self._learns, self._jitter, self._executor = learn_inducing, float(jitter), executor
-        m = len(self.inducing)
-        needed = sgpr_bytes(self.points, m, p=X.shape[1], fields=self.fields, workers=executor.workers)
-        if needed > memory_limit_bytes:
-            raise BudgetError(
-                f"the bound of {counted(m, 'inducing point')} for {self.points:,} points needs "
-                f"{bytes_text(needed)} on {counted(executor.workers, 'worker')}, more than the "
-                f"{bytes_text(memory_limit_bytes)} that may be used. Take fewer inducing points.",
-                key="memory",
-                remedies=(Remedy.MORE_MEMORY,),
-            )
-        self._power = float(np.vdot(residuals, residuals))
-        self.fingerprint = self._digest(X, residuals)
-        self._strips = [
-            (
-                executor.submit(put_value, point_columns(X[start:stop]), home=index),
-                executor.submit(put_value, np.array(residuals[start:stop]), home=index),
-            )
-            for index, (start, stop) in enumerate(strips_of(self.points))
-        ]
-
-    def _digest(self, X: Array, residuals: Array) -> str:
-        settings = (self.hyperparameters, self._learns, self._jitter, TILE, STRIPS)
-        return key_of("sgpr", settings, X, residuals, self.inducing)
+        self.inducing = inducing
+        self._X, self._b, self._learns, self._jitter = X, residuals, learn_inducing, jitter
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -153,132 +93,85 @@ class Sgpr:
         return np.concatenate([logarithms, self.inducing.ravel()]) if self._learns else logarithms
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
-        """Evaluate at logarithms of hyperparameters, and coordinates of Z; see `Objective`."""
-        with single_threaded_blas():
-            seen = self._at(vector)
-            return self._value(seen), self._gradient(seen)
+        """Evaluate at logarithms of hyperparameters, and coordinates of Z."""
+        seen = self._at(vector)
+        return self._value(seen), self._gradient(seen)
 
     def posterior(self, vector: Array, targets: Array) -> SparsePosterior:
-        """Give mean and variance of the field at targets (q, p), in 2 m^2 (n + q) flops.
+        """Give mean and variance of the field at targets (q, p).
 
         ``mean = k(x, Z) L^-T R^-T c`` and ``variance = k(x, x) - |L^-1 k(Z, x)|^2 + |R^-1 L^-1 k(Z, x)|^2``.
         """
-        with single_threaded_blas():
-            seen = self._at(vector)
-            shared = [
-                self._executor.submit(put_value, array)
-                for array in (seen.points, seen.factor, seen.inner, seen.whitened)
-            ]
-            rows = [
-                self._executor.submit(
-                    target_moments,
-                    seen.kernel.parameters,
-                    *shared,
-                    point_columns(targets[start:stop]),
-                    home=k,
-                )
-                for k, (start, stop) in enumerate(block_ranges(len(targets), TILE))
-            ]
-            found = np.concatenate([np.empty((0, 1 + self.fields)), *self._executor.gather(rows)])
-        variance = seen.kernel.variance + found[:, 0]
-        if (least := variance.min(initial=0.0)) < -VARIANCE_ROUNDING * seen.kernel.variance:
-            raise NumericalError(
-                f"a posterior variance is {least:.3g}, below zero beyond rounding: k(Z, Z) is all but "
-                "singular. Give jitter=1e-10, or fewer inducing points.",
-                key="negative-variance",
-            )
-        return SparsePosterior(found[:, 1:], variance)
-
-    def _read(self, vector: Array) -> tuple[Kernel, float, Array]:
-        """Kernel, noise variance and Z (p, m) of a vector."""
-        if vector.shape != (self.size,):
-            raise ArgumentError(
-                f"the vector has shape {vector.shape}; expected ({self.size},): logarithms of "
-                f"{', '.join(self.names)}{', then the coordinates of Z' if self._learns else ''}.",
-                key="shapes",
-            )
-        kernel, noise_variance = self.hyperparameters.read(vector)
-        Z = self.inducing
-        if self._learns:
-            Z = as_points("Z", vector[self.hyperparameters.size :].reshape(Z.shape))
-        return kernel, noise_variance, point_columns(Z)
+        seen = self._at(vector)
+        explained = solve_triangular(seen.factor, seen.kernel(seen.Z, targets), lower=True)
+        left = solve_triangular(seen.inner, explained, lower=True)
+        variance = seen.kernel.variance - (explained**2).sum(axis=0) + (left**2).sum(axis=0)
+        return SparsePosterior(left.T @ seen.c, variance)
 
     def _at(self, vector: Array) -> _Seen:
-        """Go through the tiles of X for the sums, and factor what they give."""
-        kernel, s2, points = self._read(vector)
-        m = points.shape[1]
-        factor = kernel_panel(kernel.parameters, points, points)
-        factor[np.diag_indices(m)] += self._jitter * kernel.variance
-        try:
-            cholesky_in_place(factor[None])
-        except NumericalError as error:
-            raise NumericalError(
-                f"k(Z, Z) of {counted(m, 'inducing point')} is not positive definite in floating point with "
-                f"{kernel}: some coincide, or are nearer than the kernel can tell apart. Give "
-                f"jitter={max(1e-10, 100.0 * self._jitter):.0e}, fewer inducing points, or bounds that keep "
-                "lengthscales shorter.",
-                key="not-positive-definite",
-            ) from error
-        shared = [self._executor.submit(put_value, array) for array in (points, factor)]
-        strips = [
-            self._executor.submit(strip_sums, kernel.parameters, *shared, *strip, home=index)
-            for index, strip in enumerate(self._strips)
-        ]
-        total = _in_order(self._executor, strips)
-        squares, whitened = np.ascontiguousarray(total[:, :m]), total[:, m:] / s2
-        inner = squares / s2
-        inner[np.diag_indices(m)] += 1.0
-        cholesky_in_place(inner[None])
-        solve_lower(inner[None], whitened[None])
-        return _Seen(kernel, s2, points, factor, inner, squares, whitened)
+        """Whiten k(Z, X), and factor what is seen of the data."""
+        kernel, s2 = self.hyperparameters.read(vector)
+        Z = self.inducing
+        if self._learns:
+            Z = vector[self.hyperparameters.size :].reshape(Z.shape)
+        own = kernel(Z, Z)
+        own[np.diag_indices(len(Z))] += self._jitter * kernel.variance
+        factor = cholesky(own, lower=True)
+        a = solve_triangular(factor, kernel(Z, self._X), lower=True)
+        squares = a @ a.T
+        inner = cholesky(np.eye(len(Z)) + squares / s2, lower=True)
+        c = solve_triangular(inner, a @ self._b / s2, lower=True)
+        return _Seen(kernel, s2, Z, factor, inner, a, squares, c)
+
+    def _left_out(self, seen: _Seen) -> float:
+        """``tr K - tr a a'``."""
+        return len(self._X) * seen.kernel.variance - float(seen.squares.trace())
 
     def _value(self, seen: _Seen) -> float:
-        n, T, s2 = self.points, self.fields, seen.noise_variance
-        log_determinant = 2.0 * float(np.log(seen.inner.diagonal()).sum())
-        left_out = n * seen.kernel.variance - float(seen.squares.trace())
-        explained = float(np.vdot(seen.whitened, seen.whitened))
+        (n, T), s2 = self._b.shape, seen.noise_variance
+        log_determinant = 2.0 * np.log(seen.inner.diagonal()).sum()
         constant = T * (n * np.log(2.0 * np.pi * s2) + log_determinant)
-        return -0.5 * float(constant + (self._power + T * left_out) / s2 - explained)
+        misfit = (np.vdot(self._b, self._b) + T * self._left_out(seen)) / s2
+        return -0.5 * float(constant + misfit - np.vdot(seen.c, seen.c))
 
     def _gradient(self, seen: _Seen) -> Array:
-        n, T, s2, m = self.points, self.fields, seen.noise_variance, len(seen.factor)
-        factor = seen.factor[None]
-        weights = seen.whitened.copy()  # u
-        solve_lower(seen.inner[None], weights[None], transposed=True)
-        inverse = seen.inner.copy()
-        invert_in_place(inverse[None])
-        mirror_lower(inverse)
-        by_square = -T * inverse - weights @ weights.T  # N
-        by_square[np.diag_indices(m)] += T
-        by_own = 0.5 * (by_square - (T / s2) * seen.squares)
-        for _ in range(2):  # from both sides
-            solve_lower(factor, by_own[None], transposed=True)
-            by_own = np.ascontiguousarray(by_own.T)
-        left, dual = by_square, weights.copy()
-        for columns in (left, dual):
-            solve_lower(factor, columns[None], transposed=True)
-        arrays = self.hyperparameters.arrays(seen.kernel)
-        shape = len(arrays.families), len(seen.points) + 1
-        shared = [self._executor.submit(put_value, array) for array in (seen.points, seen.factor, left, dual)]
-        strips = [
-            self._executor.submit(
-                strip_gradients, seen.kernel.parameters, arrays, *shared, self._learns, *strip, home=index
-            )
-            for index, strip in enumerate(self._strips)
-        ]
-        total = _in_order(self._executor, strips) / s2
-        own = pair_gradients(arrays, seen.points, seen.points, by_own, by_points=self._learns)
+        (n, T), s2, m = self._b.shape, seen.noise_variance, len(seen.Z)
+
+        def back(columns: Array) -> Array:
+            return solve_triangular(seen.factor, columns, lower=True, trans="T")
+
+        u = solve_triangular(seen.inner, seen.c, lower=True, trans="T")
+        inverse = cho_solve((seen.inner, True), np.eye(m))
+        N = T * (np.eye(m) - inverse) - u @ u.T
+        by_own = 0.5 * back(back(N - (T / s2) * seen.squares).T)
+        by_cross = back(N @ seen.a + u @ self._b.T) / s2
+        arrays, Z = self.hyperparameters.arrays(seen.kernel), point_columns(seen.Z)
+        total = pair_gradients(arrays, Z, point_columns(self._X), by_cross, by_points=self._learns)
+        own = pair_gradients(arrays, Z, Z, by_own, by_points=self._learns)
+        shape = len(arrays.families), len(Z) + 1
         own[shape[0] * shape[1] :] *= 2.0  # each inducing point stands on both sides
-        total += own
-        by_kernel = total[: shape[0] * shape[1]].reshape(shape)
+        by_kernel, by_point = np.split(total + own, [shape[0] * shape[1]])
+        by_kernel = by_kernel.reshape(shape)
         by_kernel[:, -1] += arrays.variances * (self._jitter * float(by_own.trace()) - 0.5 * T * n / s2)
         # by the logarithm of the noise variance
-        left_out = n * seen.kernel.variance - float(seen.squares.trace())
-        traces = T * (m - n + left_out / s2 - float(inverse.trace()))
-        squares = self._power / s2 - np.vdot(seen.whitened, seen.whitened) - np.vdot(weights, weights)
+        traces = T * (m - n + self._left_out(seen) / s2 - inverse.trace())
+        squares = np.vdot(self._b, self._b) / s2 - np.vdot(seen.c, seen.c) - np.vdot(u, u)
         by_hyperparameter = self.hyperparameters.gradient(by_kernel, 0.5 * float(traces + squares))
-        by_point = total[shape[0] * shape[1] :].reshape(-1, m) if self._learns else np.empty((0, 0))
-        return np.concatenate([by_hyperparameter, by_point.T.ravel()])
+        return np.concatenate([by_hyperparameter, by_point.reshape(len(Z), -1).T.ravel()])
+
+
+def pair_gradients(arrays: KernelArrays, Z: Array, X: Array, weights: Array, *, by_points: bool) -> Array:
+    """Differentiate ``<W, k(Z, X)>`` by the kernel, and by the points Z where that is asked for.
+
+    Shapes: ``Z, X`` (p, m) and (p, n), ``weights`` (m, n); returns (parts (p + 1),), then the p m entries.
+    """
+    from cagp_dist.compiled import add_pair_gradients
+
+    p, m = Z.shape
+    by_kernel = np.zeros((len(arrays.families), p + 1))
+    by_point = np.zeros((p, m if by_points else 0))
+    add_pair_gradients(*arrays, Z, X, np.ascontiguousarray(weights), by_kernel, by_point)
+    return np.concatenate([by_kernel.ravel(), by_point.ravel()])
 
 
 def variational(
@@ -289,29 +182,5 @@ def variational(
     SVGP ends there if both are held [Titsias 2009]. Shapes: ``X`` (n, p), ``y`` (n,), ``targets`` (q, p),
     ``inducing`` (m, p).
     """
-    bound = Sgpr(
-        family,
-        X,
-        y[:, None],
-        inducing=inducing,
-        executor=SerialExecutor(),
-        memory_limit_bytes=VARIATIONAL_BYTES,
-        jitter=JITTER,
-    )
+    bound = Sgpr(family, X, y[:, None], inducing=inducing, jitter=JITTER)
     return bound.posterior(bound.vector(prior.kernel, prior.noise_number), targets)
-
-
-def _in_order(executor: Executor, strips: Sequence[Handle[Array]]) -> Array:
-    """Sum of the results, in the order of the strips, whoever finishes first."""
-    first, *others = executor.gather(strips)
-    total = first.copy()
-    for other in others:
-        total += other
-    return total
-
-
-def sgpr_bytes(n: int, m: int, *, p: int, fields: int, workers: int) -> int:
-    """Bytes of the data and of an evaluation, at most: small matrices, sums of strips, tiles of workers."""
-    tiles = min(workers, STRIPS) * (2 * m * min(TILE, n) + 4 * m * (m + fields))
-    strips = min(STRIPS, -(-n // TILE)) * m * (m + fields)
-    return DOUBLE * (n * (2 * p + 2 * fields) + SQUARES * m * (m + fields) + strips + tiles + 8 * m * p)

@@ -1,7 +1,7 @@
 """Identity T35 of the mathematics page: Titsias' bound of the likelihood, by inducing points.
 
 Here the bound is written out as it stands in the source, with the matrix Q;
-`pipelines.experiments.sgpr` has another formula, and tiles.
+`pipelines.experiments.sgpr` has another formula.
 """
 
 import itertools
@@ -11,10 +11,6 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
-from cagp_dist.runtime import SerialExecutor, ThreadExecutor
-from cagp_dist.runtime.dask import DaskExecutor
-from pipelines.experiments import inducing_tiles, sgpr
 from pipelines.experiments.sgpr import Sgpr
 
 from ..oracle import assert_close, kernel_matrix
@@ -39,7 +35,6 @@ class Case:
         jitter=0.0,
         learn_inducing=False,
         seed=0,
-        executor=None,
     ):
         rng = np.random.default_rng([seed, n])
         self.X, self.b = rng.uniform(size=(n, p)), rng.normal(size=(n, fields))
@@ -51,8 +46,6 @@ class Case:
             inducing=self.Z,
             learn_inducing=learn_inducing,
             jitter=jitter,
-            executor=executor or SerialExecutor(),
-            memory_limit_bytes=2**30,
             anisotropic=anisotropic,
         )
         x = np.log(rng.uniform(0.2, longest, size=self.of.hyperparameters.size))
@@ -147,9 +140,8 @@ def differences(function, x, step=1e-5):
 
 
 @every_model
-def test_gradients_are_those_of_differences(kernel, anisotropic, monkeypatch):
-    """By every hyperparameter and every coordinate of Z, over several tiles; to 1e-6 of the largest."""
-    monkeypatch.setattr(inducing_tiles, "TILE", 9)
+def test_gradients_are_those_of_differences(kernel, anisotropic):
+    """By every hyperparameter and every coordinate of Z; to 1e-6 of the largest."""
     for jitter in (0.0, 0.1):
         case = Case(kernel, anisotropic, fields=2, jitter=jitter, learn_inducing=True)
         assert case.of.size == case.of.hyperparameters.size + 21
@@ -167,72 +159,3 @@ def test_inducing_points_may_lie_on_observed_ones(family):
     case = Case(family, inducing=lambda X: X[:6], learn_inducing=True)
     gradient = case.of(case.x)[1]
     assert_close(gradient, differences(case.of, case.x, 1e-6), relative=1e-5)
-
-
-def test_tiles_of_any_size_change_nothing(monkeypatch):
-    whole = Case(n=90, fields=2, learn_inducing=True)
-    value, gradient = whole.of(whole.x)
-    for tile in (1, 4, 7):
-        monkeypatch.setattr(inducing_tiles, "TILE", tile)
-        case = Case(n=90, fields=2, learn_inducing=True)
-        again, its = case.of(case.x)
-        assert again == pytest.approx(value, rel=1e-13)
-        assert_close(its, gradient)
-        assert_close(
-            case.of.posterior(case.x, case.X).variance, whole.of.posterior(whole.x, whole.X).variance
-        )
-
-
-@pytest.fixture(params=["threads", pytest.param("dask", marks=pytest.mark.cluster)])
-def executor(request):
-    if request.param == "dask":
-        yield DaskExecutor(request.getfixturevalue("two_dask_workers"))
-        return
-    with ThreadExecutor(3) as threads:
-        yield threads
-
-
-@pytest.mark.exhaustive
-def test_every_executor_gives_the_same_bits(executor):
-    """Five tiles, twenty-one inducing points."""
-    found = []
-    for where in (SerialExecutor(), executor):
-        case = Case((cagp.Matern32, cagp.Matern12), n=2100, inducing=21, learn_inducing=True, executor=where)
-        value, gradient = case.of(case.x)
-        moments = case.of.posterior(case.x, case.X[:700])
-        found.append([np.array([value]), gradient, moments.mean, moments.variance])
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_what_makes_no_sense_is_refused(monkeypatch):
-    case = Case(learn_inducing=True)
-    for change, error, text in (
-        (lambda x: x[:-1], ArgumentError, r"shape \(23,\); expected \(24,\): .*noise_variance, then"),
-        (lambda x: np.where(np.arange(24) == 0, np.nan, x), ArgumentError, "lengthscale nan, .* finite"),
-        (lambda x: np.where(np.arange(24) == 9, np.inf, x), ArgumentError, "Z holds NaN or infinity"),
-        (
-            lambda x: np.where(np.arange(24) > 2, 0.5, x),
-            NumericalError,
-            r"k\(Z, Z\) of 7 inducing points is not positive definite .*Matern32.* jitter=1e-10, fewer",
-        ),
-    ):
-        with pytest.raises(error, match=text):
-            case.of(change(case.x))
-    settings = {"executor": SerialExecutor(), "memory_limit_bytes": 2**30}
-    for change, text in (
-        ({"inducing": case.Z[:, :2]}, r"inducing has shape \(7, 2\); expected \(m, 3\)"),
-        ({"inducing": case.Z[:0]}, r"inducing has shape \(0, 3\); expected"),
-        ({"jitter": -1.0}, "jitter is -1.0; expected a finite number above zero"),
-        ({"residuals": case.b[:, 0]}, r"residuals have shape \(31,\); expected \(31, T\)"),
-    ):
-        given = {"residuals": case.b, "inducing": case.Z, **settings, **change}
-        with pytest.raises(ArgumentError, match=text):
-            Sgpr(cagp.Matern32, case.X, given.pop("residuals"), **given)
-    with pytest.raises(BudgetError) as refusal:
-        Sgpr(cagp.Matern32, case.X, case.b, inducing=case.Z, **(settings | {"memory_limit_bytes": 1000}))
-    assert refusal.value.key == "memory"
-    monkeypatch.setattr(sgpr, "VARIANCE_ROUNDING", -10.0)
-    with pytest.raises(NumericalError) as refusal:
-        case.of.posterior(case.x, case.X)
-    assert refusal.value.key == "negative-variance"

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.runtime import SerialExecutor
-from pipelines.experiments.sgpr import Sgpr
 
 from .scripts import script
 
@@ -88,22 +86,6 @@ def test_with_all_points_inducing_the_variational_posterior_comes_near_the_exact
     assert found.steps == 400  # one batch has them all
     assert root_mean_square(found.mean - y_test) < 1.2 * root_mean_square(exact.mean - y_test)
     assert 0.75 < np.mean(found.variance) / np.mean(exact.variance) < 1.33
-
-
-def test_its_bound_of_inducing_points_is_ours(models, data):
-    """But for what GPyTorch adds to the diagonal of the inducing points' matrix: 1e-8 of the bound here."""
-    X, y, *_ = data
-    bound = Sgpr(
-        cagp.Matern32,
-        X,
-        y[:, None],
-        inducing=X[::3],
-        executor=SerialExecutor(),
-        memory_limit_bytes=2**28,
-        anisotropic=True,
-    )
-    value, _ = bound(bound.vector(KERNEL, NOISE))
-    np.testing.assert_allclose(models.sgpr(X, y, (KERNEL, NOISE), inducing=X[::3])(), value, rtol=1e-6)
 
 
 def test_where_it_is_not_installed_that_is_said(monkeypatch, regression_set, tmp_path, capsys):
