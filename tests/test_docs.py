@@ -48,6 +48,26 @@ def test_every_picture_of_a_page_exists():
             assert (page.parent / next(filter(None, target))).is_file(), f"{page.name}: {target}"
 
 
+def test_each_row_of_the_papers_has_a_command_and_a_figure_or_a_reason():
+    """Commands are scripts with an entry point, linked to a section that runs them."""
+    text = (DOCS / "regression-sets.md").read_text()
+    rows = text[text.index("(row-by-row)=") :].splitlines()
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows if row.startswith("| ")][1:]
+    assert len(cells) > 30
+    for name, *others in cells:
+        if name.startswith("**"):  # a paper
+            continue
+        command, measured, reason = others
+        assert (command and measured) or reason, name
+        for module, page, anchor in re.findall(r"\[`(\w+)`\]\(([\w.-]*)#([\w-]+)\)", command):
+            linked = (DOCS / (page or "regression-sets.md")).read_text()
+            labels = set(re.findall(r"^\((.+)\)=$", linked, re.M))
+            headings = re.findall(r"^#+ (.+)$", linked, re.M)
+            labels |= {re.sub(r"[^a-z0-9 -]", "", each.lower()).replace(" ", "-") for each in headings}
+            assert anchor in labels, f"{name}: {anchor}"
+            assert f"pipelines.experiments.{module}" in linked, f"{name}: {module}"
+
+
 def test_files_that_pages_mention_exist():
     root = DOCS.parent
     for page in [*pages(), root / "README.md"]:

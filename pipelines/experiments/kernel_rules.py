@@ -172,7 +172,7 @@ def _columns(path: Path) -> dict[str, Array]:
 
 
 def fitted(case: Case, family: Family, generator: np.random.Generator) -> Fit:
-    """Fit a kernel and predict: dense formulas, with a constant that is estimated (math 27)."""
+    """Fit a kernel and predict: dense formulas, with a constant that is estimated (math 1.7)."""
     n = len(case.y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

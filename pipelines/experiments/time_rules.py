@@ -65,7 +65,7 @@ def fits(X: Array, y: Array) -> list[FitResult]:
 
 
 def by_other_stations(found: FitResult, X: Array, y: Array, places: Indices) -> Gaussian:
-    """Errors of all values by those of other places, with the mean estimated from these (math 7)."""
+    """Errors of all values by those of other places, with the mean estimated from these (math 27)."""
     K = found.prior.kernel(X, X)
     inverse = np.linalg.inv(K + found.prior.noise_number * np.eye(len(X)))
     weights = inverse.sum(axis=1)

@@ -49,8 +49,8 @@ def test_calibrated_solvers_pass_at_the_rate_of_chance(points, solver):
 
 @pytest.mark.exhaustive
 def test_conjugate_gradients_fail_and_are_conservative(points):
-    # sd of z is near 0.8 here (math 5: 0.82 at 10 iterations of a like problem): with 20 x 30 = 600 draws
-    # that is seven standard errors (1 / sqrt(1,200) = 0.029) below 1.
+    # sd of z is near 0.8 here: with 20 x 30 = 600 draws that is seven standard errors
+    # (1 / sqrt(1,200) = 0.029) below 1.
     z = np.concatenate(
         [
             cagp.calibrate(
