@@ -22,7 +22,7 @@ from pipelines.benchmarks.peers import reference, running
 from pipelines.benchmarks.peers.adapters.harness import Clock, Fit, Prediction, Problem
 from pipelines.benchmarks.peers.catalogue import ADAPTERS, OURS, PEERS, Method, Peer
 from pipelines.benchmarks.peers.comparing import Line, Settings, fit, predict
-from pipelines.benchmarks.peers.environments import STAMP, AbsentError, interpreter
+from pipelines.benchmarks.peers.environments import STAMP, AbsentError, asked, interpreter
 from pipelines.benchmarks.peers.problems import (
     CASES,
     FIT_START,
@@ -128,6 +128,17 @@ def test_what_goes_wrong_is_told_and_not_compared(tmp_path, small, settings, cha
 def test_a_spread_that_is_larger_by_design_is_not_held_against_a_method(tmp_path, small, settings):
     peer, method = fake_peer(tmp_path, "std = 2.0 * std"), Method("dense", "wide", exact_spread=False)
     assert predict("small", *small, peer=peer, method=method, settings=settings).outcome == "ok"
+
+
+def test_an_adapter_may_be_asked_by_arrays(tmp_path):
+    script = tmp_path / "twice.py"
+    script.write_text(
+        "import sys, numpy as np\n"
+        "_, factor, problem, answer = sys.argv\n"
+        "np.savez(answer, **{name: int(factor) * each for name, each in np.load(problem).items()})\n"
+    )
+    found = asked(fake_peer(tmp_path), script, "2", folder=tmp_path, a=np.arange(3), b=(1.0,))
+    assert {name: each.tolist() for name, each in found.items()} == {"a": [0, 2, 4], "b": [2.0]}
 
 
 def test_after_its_time_a_peer_is_stopped_with_its_children(tmp_path, small, settings, monkeypatch):

@@ -1,7 +1,6 @@
 """Measured cases of the lower bound of the likelihood that block-sparse actions give."""
 
 import statistics
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -14,8 +13,7 @@ from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from pipelines.benchmarks import reference
-
-Figures = dict[str, float]
+from pipelines.benchmarks.measuring import Figures, exponents, named, timed
 
 POINTS, MOST_POINTS, ACTIONS, THREADS = 16_384, 114_720, 512, 2
 LENGTHSCALES, NOISE_VARIANCE = (0.3, 0.4, 0.5), 0.1
@@ -59,19 +57,16 @@ def elbo_dense() -> Figures:
 
 def elbo_large() -> Figures:
     """Evaluate it with 114,720 points, and with a half and a quarter of them: how its time grows."""
-    figures: Figures = {}
+    figures: list[Figures] = []
     sizes = [MOST_POINTS // 4, MOST_POINTS // 2, MOST_POINTS]
     with ThreadExecutor(THREADS) as executor:
         bound, vector = _problem(4096, executor)
         bound(vector)  # compiled
         for n in sizes:
             bound, vector = _problem(n, executor)
-            for name, value in _timed(lambda: bound(vector), repeats=1).items():  # noqa: B023
-                figures[f"{name}_{n}"] = value
-    for name in ("seconds", "processor_seconds"):
-        times = [figures[f"{name}_{n}"] for n in sizes]
-        figures[f"exponent_of_{name}"] = float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
-    return figures
+            figures.append(timed(lambda: bound(vector))[0])  # noqa: B023
+    of_sizes = [named(each, str(n)) for n, each in zip(sizes, figures, strict=True)]
+    return {name: value for each in of_sizes for name, value in each.items()} | exponents(sizes, figures)
 
 
 def _data(n: int) -> tuple[Array, Array, BlockLayout]:
@@ -96,10 +91,5 @@ def _problem(n: int, executor: ThreadExecutor) -> tuple[Elbo, Array]:
 
 def _timed(function: Callable[[], object], *, repeats: int) -> Figures:
     """Median seconds, and median seconds of all processors together."""
-    seconds, worked = [], []
-    for _ in range(repeats):
-        start, processors = time.perf_counter(), time.process_time()
-        function()
-        seconds.append(time.perf_counter() - start)
-        worked.append(time.process_time() - processors)
-    return {"seconds": statistics.median(seconds), "processor_seconds": statistics.median(worked)}
+    found = [timed(function)[0] for _ in range(repeats)]
+    return {name: statistics.median(each[name] for each in found) for name in found[0]}

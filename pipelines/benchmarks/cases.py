@@ -4,7 +4,6 @@
 """
 
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -21,8 +20,7 @@ from numpy.typing import NDArray
 import cagp_dist as cagp
 from cagp_dist.solvers import Solver
 from pipelines.benchmarks import reference
-
-Figures = dict[str, float]
+from pipelines.benchmarks.measuring import Figures, named, on_sphere, peak_mebibytes, timed
 
 # What maximum likelihood gives for ERA5 temperature on the unit sphere, in units of the prior variance.
 LENGTHSCALE = 0.041
@@ -31,20 +29,13 @@ NOISE_VARIANCE = 0.024
 LONG_LENGTHSCALE = 1.0
 
 
-def sphere_points(n: int, *, seed: int) -> NDArray[np.float64]:
-    """Draw n uniform points of the unit sphere, in space-filling order."""
-    points = np.random.default_rng(seed).standard_normal((n, 3))
-    points /= np.linalg.norm(points, axis=1)[:, None]
-    return points[cagp.space_filling_order(points, block_size=1024)]
-
-
 def problem(
     n: int, q: int, *, lengthscale: float = LENGTHSCALE
 ) -> tuple[cagp.Prior, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Prior, X (n, 3), y (n,) and X_test (q, 3) of a timing case."""
     prior = cagp.Prior(cagp.Matern32(lengthscale, 1.0), NOISE_VARIANCE)
     y = np.random.default_rng(2).standard_normal(n)
-    return prior, sphere_points(n, seed=0), y, sphere_points(q, seed=1)
+    return prior, on_sphere(n, seed=0, block_size=1024), y, on_sphere(q, seed=1, block_size=1024)
 
 
 def interleaved(*functions: Callable[[], object], repeats: int = 5) -> list[float]:
@@ -60,18 +51,12 @@ def interleaved(*functions: Callable[[], object], repeats: int = 5) -> list[floa
     return [statistics.median(times) for times in seconds]
 
 
-def shuffled_sphere(n: int) -> NDArray[np.float64]:
-    """Draw n uniform points of the unit sphere, in no order, so that no tile can be skipped."""
-    points = np.random.default_rng(0).standard_normal((n, 3))
-    return np.asarray(points / np.linalg.norm(points, axis=1)[:, None])
-
-
 def gram_product() -> Figures:
     """Product with the Gram matrix, n = 8192, one thread: ours against blocked NumPy."""
     from cagp_dist.runtime import single_threaded_blas
 
     n = 8192
-    X = shuffled_sphere(n)
+    X = on_sphere(n, seed=0)  # in no order, so that no tile can be skipped
     gram = cagp.TiledGram(cagp.Matern32(LENGTHSCALE, 1.0), X, noise_variance=np.zeros(n))
     figures: Figures = {}
     with single_threaded_blas():
@@ -92,7 +77,7 @@ def sum_product() -> Figures:
     from cagp_dist.runtime import single_threaded_blas
 
     n = 8192
-    X = shuffled_sphere(n)
+    X = on_sphere(n, seed=0)  # in no order, so that no tile can be skipped
     parts = cagp.Matern32(LENGTHSCALE, 1.0), cagp.Matern32(LONG_LENGTHSCALE, 1.0)
     both, *alone = (
         cagp.TiledGram(kernel, X, noise_variance=np.zeros(n)) for kernel in (parts[0] + parts[1], *parts)
@@ -115,9 +100,8 @@ def sum_product() -> Figures:
 def gauss_seidel(*, lengthscale: float = LENGTHSCALE) -> Figures:
     """CAGP-GS with n = 10,638, q = 25, m = 80: the paper's timing case."""
     prior, X, y, X_test = problem(10_638, 25, lengthscale=lengthscale)
-    start = time.perf_counter()
-    posterior = cagp.condition(prior, X, y, X_test, solver=cagp.GaussSeidel(80))
-    return {"seconds": time.perf_counter() - start, "check": float(posterior.mean @ posterior.variance)}
+    figures, posterior = timed(lambda: cagp.condition(prior, X, y, X_test, solver=cagp.GaussSeidel(80)))
+    return {**figures, "check": float(posterior.mean @ posterior.variance)}
 
 
 def gauss_seidel_long() -> Figures:
@@ -202,13 +186,10 @@ def sharp() -> Figures:
     distribution = Gaussian(found.mean, np.sqrt(found.variance + 0.05))
     figures: Figures = {}
     for name, anisotropic in (("isotropic", False), ("anisotropic", True)):
-        start, worked = time.perf_counter(), time.process_time()
         levels = tuple(np.linspace(0.02, 0.98, 25))
         method = Sharp(DenseModel(prior, X[:2000]), levels=levels, anisotropic=anisotropic, split="two-way")
-        fitted = method.fit(distribution, y[2000:], X[2000:])
-        figures[f"seconds_{name}"] = time.perf_counter() - start
-        figures[f"processor_seconds_{name}"] = time.process_time() - worked
-        figures[f"stretches_{name}"] = fitted.evaluations
+        spent, fitted = timed(lambda: method.fit(distribution, y[2000:], X[2000:]))  # noqa: B023
+        figures |= named(spent, name) | {f"stretches_{name}": fitted.evaluations}
     return figures
 
 
@@ -292,7 +273,7 @@ def main() -> None:
     """Run the case named on the command line."""
     name = sys.argv[1]
     figures: Figures = getattr(import_module(f"pipelines.benchmarks.{CASES[name]}"), name)()
-    figures["peak_mebibytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    figures["peak_mebibytes"] = peak_mebibytes()
     print(json.dumps(figures))
 
 

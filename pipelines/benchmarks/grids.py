@@ -1,6 +1,5 @@
 """Measured cases on whole latitude-longitude grids; see `pipelines.benchmarks.cases`."""
 
-import resource
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,8 +15,7 @@ from cagp_dist.solvers import Problem
 from cagp_dist.solvers.engine.adjoint import forward_passes
 from cagp_dist.solvers.engine.ring_system import RingSystem
 from pipelines.benchmarks import reference
-
-Figures = dict[str, float]
+from pipelines.benchmarks.measuring import Figures, peak_mebibytes
 
 # Maximum likelihood for the built-in field, K^2.
 KERNEL = cagp.Matern32(lengthscale=0.041, variance=22.4)
@@ -28,10 +26,6 @@ def _seconds(function: object, *arguments: object) -> float:
     start = time.perf_counter()
     function(*arguments)  # type: ignore[operator]
     return time.perf_counter() - start
-
-
-def _peak_mebibytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _warm() -> None:
@@ -70,7 +64,7 @@ def whole_grid() -> Figures:
     factor = time.perf_counter() - start
     solution = rings.solve(field)
     first = time.perf_counter() - start
-    peak = _peak_mebibytes()
+    peak = peak_mebibytes()
     residual = np.linalg.norm(rings @ solution - field) / np.linalg.norm(field)
     figures = {
         "seconds_factor_logdet": factor,

@@ -12,9 +12,8 @@ import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.compiled import evaluate
 from cagp_dist.kernels import VARIABLE, Kernel, beside_columns, point_columns
-from pipelines.benchmarks.scattered import MANY, MAP, on_sphere
-
-Figures = dict[str, float]
+from pipelines.benchmarks.measuring import Figures, on_sphere
+from pipelines.benchmarks.scattered import MANY, MAP
 
 POINTS, REPEATS = 1_500, 15
 PLACES = 300

@@ -9,8 +9,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.recalibration.local_scale import LocalScale
 from cagp_dist.calibration.verification.strata import surface_terms
 from cagp_dist.predictive import Gaussian
-
-Figures = dict[str, float]
+from pipelines.benchmarks.measuring import Figures, on_sphere
 
 
 def _seconds_and_error(X: Array) -> tuple[float, float, float]:
@@ -29,8 +28,7 @@ def _seconds_and_error(X: Array) -> tuple[float, float, float]:
 
 def local_scale() -> Figures:
     """Learn a scale and state it everywhere: from 10,000 scattered errors, and from all of 721 x 1440."""
-    points = np.random.default_rng(1).standard_normal((10_000, 3))
-    points /= np.linalg.norm(points, axis=1)[:, None]
+    points = on_sphere(10_000, seed=1)
     _seconds_and_error(points)  # modules are loaded
     learn, state, error = _seconds_and_error(points)
     grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 721), 1440)

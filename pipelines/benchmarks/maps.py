@@ -2,18 +2,13 @@
 
 import math
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
-
-Figures = dict[str, float]
-T = TypeVar("T")
+from pipelines.benchmarks.measuring import Figures, named, on_sphere, timed
 
 # Maximum likelihood for ERA5 temperature on the unit sphere, in units of the prior variance.
 PRIOR = cagp.Prior(cagp.Matern32(0.041, 1.0), 0.024)
@@ -24,10 +19,7 @@ SAMPLES = math.ceil(2.25 / 0.07**2)
 
 def observed(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Uniform points of the unit sphere, in space-filling order, and values."""
-    rng = np.random.default_rng(0)
-    points = rng.standard_normal((n, 3))
-    points /= np.linalg.norm(points, axis=1)[:, None]
-    return points[cagp.space_filling_order(points, block_size=1024)], rng.standard_normal(n)
+    return on_sphere(n, seed=0, block_size=1024), np.random.default_rng(2).standard_normal(n)
 
 
 def map_points(step: float) -> NDArray[np.float64]:
@@ -55,19 +47,17 @@ def pathwise_variances() -> Figures:
         PRIOR, X[:2000], y[:2000], targets, solver=SOLVER, samples=50, generator=np.random.default_rng(1)
     )
     # before and after, so that a neighbour who comes or goes hits both
-    first, sampled = _timed(by_samples)
-    columns, exact = _timed(by_columns)
-    second, _ = _timed(by_samples)
+    first, sampled = timed(by_samples)
+    columns, exact = timed(by_columns)
+    second, _ = timed(by_samples)
     ratio = np.asarray(sampled.variance / exact.variance)
-    seconds, work = (0.5 * (one + other) for one, other in zip(first, second, strict=True))
+    samples = {name: 0.5 * (first[name] + second[name]) for name in first}
     return {
         "targets": float(len(targets)),
-        "seconds_samples": seconds,
-        "seconds_columns": columns.seconds,
-        "ratio": columns.seconds / seconds,
-        "processor_seconds_samples": work,
-        "processor_seconds_columns": columns.processor_seconds,
-        "processor_ratio": columns.processor_seconds / work,
+        **named(samples, "samples"),
+        **named(columns, "columns"),
+        "ratio": columns["seconds"] / samples["seconds"],
+        "processor_ratio": columns["processor_seconds"] / samples["processor_seconds"],
         "relative_error": float(np.sqrt(np.mean((ratio - 1.0) ** 2))),
         "stated_relative_error": sampled.relative_error,
         "mean_ratio": float(ratio.mean()),
@@ -106,9 +96,9 @@ def map_job() -> Figures:
 
     with tempfile.TemporaryDirectory() as folder:
         job(Path(folder) / "warm", 30.0)
-        spent, path = _timed(lambda: job(Path(folder) / "out", 2.0))
+        spent, path = timed(lambda: job(Path(folder) / "out", 2.0))
         cells = read_group(Path(str(path)), "map").t2m_std
-        return {**spent._asdict(), "cells": float(cells.size), "mean_std": float(cells.mean())}
+        return {**spent, "cells": float(cells.size), "mean_std": float(cells.mean())}
 
 
 def held_out_job() -> Figures:
@@ -140,23 +130,10 @@ def held_out_job() -> Figures:
         run(job(Path(folder) / "warm", 2.0, 20, numbers))
         whole = job(Path(folder) / "out", 0.25, 5_000, numbers)
         ingest_only(whole)
-        spent, _ = _timed(lambda: run(whole))
-        fitting, fitted = _timed(lambda: fit_job(job(Path(folder) / "out", 0.25, 5_000, "")))
+        spent, _ = timed(lambda: run(whole))
+        fitting, fitted = timed(lambda: fit_job(job(Path(folder) / "out", 0.25, 5_000, "")))
         return {
-            **spent._asdict(),
-            "processor_seconds_fit": fitting.processor_seconds,
+            **spent,
+            "processor_seconds_fit": fitting["processor_seconds"],
             "likelihoods": float(fitted.result.evaluations),
         }
-
-
-class Spent(NamedTuple):
-    """Seconds by the clock, and of all processors: the latter tell of the work where others run beside it."""
-
-    seconds: float
-    processor_seconds: float
-
-
-def _timed(function: Callable[[], T]) -> tuple[Spent, T]:
-    start, started = time.perf_counter(), time.process_time()
-    value = function()
-    return Spent(time.perf_counter() - start, time.process_time() - started), value

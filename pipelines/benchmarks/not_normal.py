@@ -4,10 +4,8 @@ Points are drawn uniformly on the sphere: Matern 3/2, lengthscale 0.04, noise a 
 parameters are known, so that maps are compared and not fits.
 """
 
-import resource
-import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -15,7 +13,8 @@ import cagp_dist as cagp
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.geometry import degrees
 from cagp_dist.pipeline.censoring import DRAWS
-from pipelines.benchmarks.scattered import FEW, MANY, MAP, PRIOR, Figures, field, on_sphere
+from pipelines.benchmarks.measuring import Figures, named, on_sphere, peak_mebibytes, timed
+from pipelines.benchmarks.scattered import FEW, MANY, MAP, PRIOR, field
 
 ZERO = -0.5244
 """Below it are 30 % of a standard normal distribution."""
@@ -38,16 +37,15 @@ def censored() -> Figures:
 
 def checked() -> Figures:
     """Check 10^6 values of which 1 % are wrong, numbers fitted."""
-    found: list[tuple[int, int]] = []
     for n in (3_000, MANY):  # compiled before it is measured
         X = on_sphere(n, seed=0)
         rng = np.random.default_rng(3)
         wrong = rng.random(n) < SHARE
         values = field(X) + np.where(wrong, GROSS * rng.choice([-1.0, 1.0], n), 0.0)
         table = _table(X, values)
-        figures = _timed(lambda: found.append(_flags(table, wrong)))  # noqa: B023
-    hits, false = found[-1]
-    return {**figures, "found": hits / int(wrong.sum()), "false": false / max(hits + false, 1), **_peak()}
+        figures, (hits, false) = timed(lambda: _flags(table, wrong))  # noqa: B023
+    found = {"found": hits / int(wrong.sum()), "false": false / max(hits + false, 1)}
+    return figures | found | {"peak_mebibytes": peak_mebibytes()}
 
 
 def _flags(table: Mapping[str, Array], wrong: Mask) -> tuple[int, int]:
@@ -68,16 +66,17 @@ def _compared(
         settings = {"plain": None, **transforms}
         for name, transform in settings.items():
             given = {} if transform is None else {"transform": transform}
-            own = _timed(lambda: _mapped(_table(X, values), to, given))  # noqa: B023
-            figures |= {f"{figure}_{name}": value for figure, value in own.items()}
+            own, _ = timed(lambda: _mapped(_table(X, values), to, given))  # noqa: B023
+            figures |= named(own, name)
     for name in transforms:
         figures[f"times_{name}"] = figures[f"processor_seconds_{name}"] / figures["processor_seconds_plain"]
-    return figures | _peak()
+    return figures | {"peak_mebibytes": peak_mebibytes()}
 
 
 def _mapped(table: Mapping[str, Array], to: Mapping[str, Array], given: Mapping[str, object]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of tails: numbers are not those of the values
+    with warnings.catch_warnings(
+        action="ignore", category=UserWarning
+    ):  # of tails: numbers are not those of the values
         cagp.krige(table, to=to, prior=PLAIN, solver=cagp.Neighbours(), progress=False, **given)  # type: ignore[arg-type]
 
 
@@ -85,13 +84,3 @@ def _table(X: Array, values: Array | None = None) -> dict[str, Array]:
     """Columns of points (n, 3), and their values."""
     north, east = degrees(X)
     return {"latitude": north, "longitude": east} | ({} if values is None else {"value": values})
-
-
-def _timed(function: Callable[[], object]) -> Figures:
-    start, worked = time.perf_counter(), time.process_time()
-    function()
-    return {"seconds": time.perf_counter() - start, "processor_seconds": time.process_time() - worked}
-
-
-def _peak() -> Figures:
-    return {"peak_mebibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}

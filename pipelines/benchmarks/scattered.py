@@ -3,10 +3,6 @@
 Points are drawn uniformly on the sphere; Matern 3/2, lengthscale 0.04, noise a fortieth of the variance.
 """
 
-import resource
-import time
-from collections.abc import Callable
-
 import numpy as np
 from scipy.sparse import eye_array, vstack
 
@@ -15,8 +11,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.gram.targets import joined_targets
 from cagp_dist.gram.vecchia_factor import vecchia_factor
 from cagp_dist.runtime import ExecutorLike, given_or_threads, open_executor
-
-Figures = dict[str, float]
+from pipelines.benchmarks.measuring import Figures, exponents, named, on_sphere, peak_mebibytes, timed
 
 PRIOR = cagp.Prior(cagp.Matern32(0.04, 1.0), 0.024, mean=0.0)
 MAP = 64_800
@@ -37,7 +32,7 @@ def scattered() -> Figures:
     figures: Figures = {}
     for n in (FEW, MANY):
         figures |= _named(_solved(n, MAP), n, MAP)
-    return figures | _exponents([FEW // 4, FEW, 4 * FEW])
+    return figures | _grown([FEW // 4, FEW, 4 * FEW])
 
 
 def neighbours() -> Figures:
@@ -71,7 +66,7 @@ def neighbours() -> Figures:
         }
         for way in ways.values():  # compiled
             way()
-        runs = [{name: _timed(way) for name, way in ways.items()} for _ in range(3)]
+        runs = [{name: timed(way)[0] for name, way in ways.items()} for _ in range(3)]
     if not all(np.array_equal(each.mean, found[0].mean) for each in found):
         raise SystemExit("executors give different bits")
     least = {
@@ -93,7 +88,7 @@ def scattered_large() -> Figures:
     figures: Figures = {}
     for n, q in ((MANY, MANY), (MOST, MAP)):
         figures |= _named(_solved(n, q), n, q)
-    return figures | _exponents([FEW, MANY, MOST])
+    return figures | _grown([FEW, MANY, MOST])
 
 
 def shared_errors() -> Figures:
@@ -130,16 +125,9 @@ def drawn(prior: cagp.Prior, X: Array, *, seed: int = 0) -> Array:
     return factor.draw(rng.standard_normal(len(X))) + noise
 
 
-def on_sphere(count: int, *, seed: int) -> Array:
-    """Points drawn uniformly, in no order."""
-    points = np.random.default_rng(seed).standard_normal((count, 3))
-    points /= np.linalg.norm(points, axis=1)[:, None]
-    return points
-
-
 def _solved(n: int, q: int) -> Figures:
     X, targets, y = on_sphere(n, seed=0), on_sphere(q, seed=1), np.random.default_rng(2).standard_normal(n)
-    return _timed(lambda: cagp.condition(PRIOR, X, y, targets, solver=cagp.Neighbours()))
+    return timed(lambda: cagp.condition(PRIOR, X, y, targets, solver=cagp.Neighbours()))[0]
 
 
 def _of_ships(n: int, ships: int) -> Figures:
@@ -158,46 +146,29 @@ def _of_ships(n: int, ships: int) -> Figures:
         prior = cagp.Prior(PRIOR.kernel + cagp.SameLabel(4.0 * PRIOR.noise_number, axis="ship"), 0.024, 0.0)
         rows = np.column_stack([X, ship])
         solver = cagp.Neighbours()
-        without = _timed(lambda: cagp.condition(PRIOR, X, y, targets, solver=solver))  # noqa: B023
-        figures = _timed(lambda: cagp.condition(prior, rows, y, wanted, solver=solver))  # noqa: B023
+        without, _ = timed(lambda: cagp.condition(PRIOR, X, y, targets, solver=solver))  # noqa: B023
+        figures, _ = timed(lambda: cagp.condition(prior, rows, y, wanted, solver=solver))  # noqa: B023
         figures["times_alone"] = figures["processor_seconds"] / without["processor_seconds"]
-    return figures | {"peak_mebibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return figures | {"peak_mebibytes": peak_mebibytes()}
 
 
 def _fitted(n: int) -> Figures:
     for count in (3_000, n):  # compiled before it is measured
         X = on_sphere(count, seed=0)
         y = field(X)
-        found: list[cagp.FitResult] = []
-        figures = _timed(lambda: found.append(cagp.fit(cagp.Matern32, X, y, mean=0.0)))  # noqa: B023
-    prior = found[-1].prior
+        figures, found = timed(lambda: cagp.fit(cagp.Matern32, X, y, mean=0.0))  # noqa: B023
+    prior = found.prior
     numbers = prior.kernel.lengthscale, prior.kernel.variance, prior.noise_number
     truth = PRIOR.kernel.lengthscale, PRIOR.kernel.variance, PRIOR.noise_number
-    off = np.log(np.divide(numbers, truth)) / np.sqrt(np.diag(found[-1].log_covariance))
-    return {**figures, "evaluations": found[-1].evaluations, "standard_errors_off": float(abs(off).max())}
+    off = np.log(np.divide(numbers, truth)) / np.sqrt(np.diag(found.log_covariance))
+    return {**figures, "evaluations": found.evaluations, "standard_errors_off": float(abs(off).max())}
 
 
-def _exponents(counts: list[int]) -> Figures:
+def _grown(counts: list[int]) -> Figures:
     """Exponent of seconds in the number of points and targets, which grow together."""
-    times = [_solved(n, n // SHARE) for n in counts]
-    return {
-        f"exponent_of_{name}": float(
-            np.polyfit(np.log(counts), np.log([figures[name] for figures in times]), 1)[0]
-        )
-        for name in ("seconds", "processor_seconds")
-    }
+    return exponents(counts, [_solved(n, n // SHARE) for n in counts])
 
 
 def _named(figures: Figures, n: int, q: int) -> Figures:
     """Add sizes to the names, and the most memory that this process has held so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {f"{name}_{n}_{q}": value for name, value in {**figures, "peak_mebibytes": peak}.items()}
-
-
-def _timed(function: Callable[[], object]) -> Figures:
-    start, worked = time.perf_counter(), time.process_time()
-    function()
-    return {
-        "seconds": time.perf_counter() - start,
-        "processor_seconds": time.process_time() - worked,
-    }
+    return named({**figures, "peak_mebibytes": peak_mebibytes()}, f"{n}_{q}")

@@ -9,8 +9,7 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.store.memo import FolderMemo
 from pipelines.benchmarks.maps import PRIOR, SOLVER, observed
-
-Figures = dict[str, float]
+from pipelines.benchmarks.measuring import Figures, on_sphere
 
 REPEATS = 5
 
@@ -18,8 +17,7 @@ REPEATS = 5
 def second_hour() -> Figures:
     """4,000 points, 1,000 targets, m = 5: the first hour, each further one, and a full solve of that."""
     X, y = observed(4_000)
-    targets = np.random.default_rng(1).standard_normal((1_000, 3))
-    targets /= np.linalg.norm(targets, axis=1)[:, None]
+    targets = on_sphere(1_000, seed=1)
     other = np.random.default_rng(2).standard_normal(len(X))
     cagp.condition(PRIOR, X[:2000], y[:2000], targets[:50], solver=SOLVER)  # compiled before it is measured
     figures: Figures = {}

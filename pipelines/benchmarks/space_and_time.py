@@ -1,8 +1,6 @@
 """Measured cases of space and time: days on a whole grid, a window of swaths, hours of a region."""
 
-import resource
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +11,9 @@ import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.fields.sources import open_source
 from pipelines.benchmarks.maps import map_points
+from pipelines.benchmarks.measuring import Figures, T, named, peak_mebibytes, timed
 from pipelines.benchmarks.scattered import drawn
 from pipelines.experiments.real_fields import UNITED_KINGDOM
-
-Figures = dict[str, float]
 
 DAYS = 30
 IN_SPACE = cagp.Matern32(0.041, 22.4)
@@ -63,23 +60,21 @@ def _days(rings: int, longitudes: int, days: int) -> Figures:
     def likelihood() -> None:
         cagp.log_likelihood_over_times(prior, grid, hours, y)
 
-    return _timed(likelihood, "likelihood") | _timed(posterior, "posterior")
+    return _measured(likelihood, "likelihood")[0] | _measured(posterior, "posterior")[0]
 
 
 def _window(count: int, targets: Array) -> Figures:
     X = swath(count)
     y = drawn(SWATH_PRIOR, X)
     noon = np.column_stack([targets, np.full(len(targets), 12.0 * WINDOW_DAYS)])
-    found: list[cagp.FitResult] = []
-    family = SWATH_PRIOR.kernel.family
-    figures = _timed(lambda: found.append(cagp.fit(family, X, y, mean=0.0)), "fit")
-    fitted = found[0].prior
+    figures, found = _measured(lambda: cagp.fit(SWATH_PRIOR.kernel.family, X, y, mean=0.0), "fit")
+    fitted = found.prior
 
     def daily_map() -> None:
         cagp.condition(fitted, X, y, noon, solver=cagp.Neighbours("auto"))
 
     chord, hours = fitted.kernel.lengthscale
-    return {**figures, **_timed(daily_map, "map"), "lengthscale": chord, "lengthscale_hours": hours}
+    return {**figures, **_measured(daily_map, "map")[0], "lengthscale": chord, "lengthscale_hours": hours}
 
 
 def _hours(hours: int, part: float) -> Figures:
@@ -101,11 +96,10 @@ def _hours(hours: int, part: float) -> Figures:
             "longitude": np.tile(field.longitude.values, field.latitude.size),
         }
     )
-    found = []
-    figures = _timed(
-        lambda: found.append(cagp.krige(table, to=places, at="observed", progress=False)), "fit_and_maps"
+    figures, found = _measured(
+        lambda: cagp.krige(table, to=places, at="observed", progress=False), "fit_and_maps"
     )
-    mean = found[0]["mean"].values.reshape(field.shape)
+    mean = found["mean"].values.reshape(field.shape)
     rmse = float(np.sqrt(np.mean((mean - field.values)[~kept] ** 2)))
     return {**figures, "observations": float(len(table)), "rmse_kelvin": rmse}
 
@@ -126,12 +120,7 @@ def swath(count: int) -> Array:
     return np.column_stack([x, y, z, np.repeat(hours, PIXELS)])[:count]
 
 
-def _timed(function: Callable[[], object], name: str) -> Figures:
-    """Seconds, those of all processors together, and the most memory that was held so far."""
-    start, worked = time.perf_counter(), time.process_time()
-    function()
-    return {
-        f"seconds_{name}": time.perf_counter() - start,
-        f"processor_seconds_{name}": time.process_time() - worked,
-        f"peak_mebibytes_{name}": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+def _measured(function: Callable[[], T], name: str) -> tuple[Figures, T]:
+    """Seconds of both kinds, and the most memory that was held so far."""
+    figures, value = timed(function)
+    return named({**figures, "peak_mebibytes": peak_mebibytes()}, name), value

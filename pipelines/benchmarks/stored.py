@@ -5,7 +5,6 @@ variance. Workers are processes with one thread, each on a processor of its own 
 """
 
 import os
-import resource
 import statistics
 import tempfile
 import time
@@ -21,7 +20,8 @@ import xarray as xr
 import zarr
 
 import cagp_dist as cagp
-from pipelines.benchmarks.scattered import MOST, PRIOR, Figures, on_sphere
+from pipelines.benchmarks.measuring import Figures, on_sphere, peak_mebibytes
+from pipelines.benchmarks.scattered import MOST, PRIOR
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -129,11 +129,6 @@ def _pin(processor: int) -> None:
     """Let all threads of this process run on one processor."""
     for task in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(task), {processor})
-
-
-def peak_mebibytes() -> float:
-    """Most memory that this process has held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _mapped(observed: Path, output: Path, step: float, executor: "Client | Executor") -> xr.Dataset:

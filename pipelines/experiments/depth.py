@@ -72,8 +72,7 @@ def of_variables(seen: pd.DataFrame, wanted: pd.DataFrame) -> tuple[Array, Array
     wide.columns = [f"temperature_{level:g}" for level in wide.columns]
     places = wanted[axes].drop_duplicates().reset_index(drop=True)
     settings = {**SETTINGS, "value": [*wide.columns]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of fits that end flat
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of fits that end flat
         found = cagp.krige(wide.reset_index(), to=places, **settings)
     at = pd.MultiIndex.from_frame(places).get_indexer(pd.MultiIndex.from_frame(wanted[axes]))
     mean, std = np.empty((2, len(wanted)))
@@ -98,8 +97,7 @@ def mapped(seen: pd.DataFrame, wanted: pd.DataFrame, way: str) -> tuple[Array, A
             own = seen[seen["pressure (dbar)"] == depth]
             rows, settings = (wanted["pressure (dbar)"] == depth).to_numpy(), {}
         kept = axes if depth is None else axes[:2]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of fits that end flat
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # of fits that end flat
             found = cagp.krige(
                 own[[*kept, "temperature"]],
                 to=wanted.loc[rows, kept].reset_index(drop=True),

@@ -79,8 +79,7 @@ def simulated(ratio: float, *, simulations: int, seed: int = SEED) -> xr.Dataset
     for number in range(simulations):
         observed, wanted, truth, prior = drawn(ratio, generator)
         for way, settings in enumerate(ways(prior).values()):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of fits that end flat
+            with warnings.catch_warnings(action="ignore", category=UserWarning):  # of fits that end flat
                 result = cagp.krige(
                     observed, columns={"x": "x", "y": "y"}, to=wanted, progress=False, **settings
                 )
@@ -128,8 +127,7 @@ def public_rows(folder: Path) -> Iterator[Sequence[str]]:
         seen, wanted = (dict(zip("xy", X.T, strict=True)) for X in (case.X, case.X_new))
         cells = []
         for settings in ({}, {"anisotropy": "auto"}):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of fits that end flat
+            with warnings.catch_warnings(action="ignore", category=UserWarning):  # of fits that end flat
                 found = cagp.krige(
                     seen | {"value": case.y},
                     to=wanted,

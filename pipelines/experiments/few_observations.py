@@ -101,8 +101,9 @@ def simulated(n: int, *, simulations: int, seed: int = SEED) -> xr.Dataset:
         observed, wanted, truth, prior = drawn(n, generator)
         for way, settings in enumerate(ways(prior).values()):
             started = time.process_time()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of fits that end flat, or at a bound
+            with warnings.catch_warnings(
+                action="ignore", category=UserWarning
+            ):  # of fits that end flat, or at a bound
                 result = cagp.krige(observed, to=wanted, **settings)
             seconds[way, number] = time.process_time() - started
             error[way, number] = np.mean((result["mean"].values - truth) ** 2)
@@ -223,8 +224,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table += rows(n, simulated(n, simulations=simulations))
     print(f"{simulations} fields of each number of observations, {PREDICTED} places each\n")
     print_table(("observations", "numbers", *shares, "width of 90%", "RMSE", "processor time"), table)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of fits that end flat, or at a bound
+    with warnings.catch_warnings(
+        action="ignore", category=UserWarning
+    ):  # of fits that end flat, or at a bound
         print_kinds(QUICK_OF_KIND if chosen.quick else OF_KIND)
         print_numbers(QUICK_SIMULATIONS if chosen.quick else OF_NUMBERS)
 

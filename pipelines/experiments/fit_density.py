@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 import cagp_dist as cagp
-from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.fields.sources import open_source
 from cagp_dist.pipeline.field_solves import Execution
 from cagp_dist.runtime import ThreadExecutor
@@ -22,6 +21,7 @@ from cagp_dist.service.job_fit import FittedPrior, fit_prior
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.task import PreparedJob, prepare_job
 from pipelines.experiments.output import parser, print_table
+from pipelines.experiments.sample_field import by_area
 
 COUNTS = (1_000, 2_000, 10_000)
 SEEDS = (0, 1, 2)
@@ -35,18 +35,22 @@ train = {{ kind = "random", count = {count}, seed = {seed} }}
 test = {{ kind = "random", count = 1000, seed = 1 }}
 
 [prior]
-kernel = "matern32"
-mean = "quadratic-latitude"
-fit_to = "{fit_to}"
+{prior}
 
 [solver]
 name = "cholesky"
 """
 
 
-def fitted_job(count: int, seed: int, fit_to: str) -> tuple[PreparedJob, FittedPrior]:
-    """Choose the points of a job and fit its prior."""
-    job = parse_job(JOB.format(count=count, seed=seed, fit_to=fit_to))
+PRIOR = """kernel = "matern32"
+mean = "quadratic-latitude"
+fit_to = "{fit_to}"
+"""
+
+
+def fitted_job(count: int, seed: int, prior: str) -> tuple[PreparedJob, FittedPrior]:
+    """Choose the points of a job and fit its prior, whose section of the job is given."""
+    job = parse_job(JOB.format(count=count, seed=seed, prior=prior))
     with tempfile.TemporaryDirectory() as folder:
         prepared = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
     with ThreadExecutor() as executor:
@@ -73,8 +77,7 @@ def held_out(prepared: PreparedJob, fitted: FittedPrior) -> list[float]:
     )
     given = posterior.mean[:, 0], np.sqrt(posterior.variance + prior.noise_variance)
     observed = prepared.points.values[0, test]
-    found = scores(*given, observed, weights=prepared.design.test_weights, levels=(0.95,)).by_area
-    return [found.rmse, found.nll, found.crps, float(found.coverage[0])]
+    return by_area(*given, observed, prepared.design.test_weights)
 
 
 def table(counts: Sequence[int], seeds: Sequence[int]) -> Iterator[Sequence[str]]:
@@ -82,7 +85,7 @@ def table(counts: Sequence[int], seeds: Sequence[int]) -> Iterator[Sequence[str]
     for count in counts:
         for seed in seeds:
             for fit_to in ("observed", "field"):
-                prepared, fitted = fitted_job(count, seed, fit_to)
+                prepared, fitted = fitted_job(count, seed, PRIOR.format(fit_to=fit_to))
                 yield line(count, seed, fit_to, prepared, fitted)
 
 

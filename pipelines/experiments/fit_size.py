@@ -14,10 +14,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 import cagp_dist as cagp
-from cagp_dist.arrays import Array
-from cagp_dist.calibration.verification.scores import scores
 from pipelines.experiments.output import parser, print_table
-from pipelines.experiments.sample_field import MEANS, SampleField
+from pipelines.experiments.sample_field import MEANS, SampleField, by_area
 
 STEPS = (1, 2, 3, 4)
 BETWEEN_STEP, BETWEEN_SIDE = 2, 85
@@ -27,7 +25,7 @@ def all_others(field: SampleField, prior: cagp.Prior) -> list[float]:
     """Area-weighted scores of each point predicted by all others, and the log likelihood per point."""
     rings = cagp.RingGram(field.grid, prior.kernel, noise_variance=prior.noise_variance)
     found = rings.leave_one_out(field.residual)
-    measured = _scores(found.mean, found.variance, field.residual, field.grid.area_weights)
+    measured = by_area(found.mean, np.sqrt(found.variance), field.residual, field.grid.area_weights)
     quadratic = float(np.vdot(field.residual, rings.solve(field.residual)))
     n = field.grid.size
     return [*measured, -0.5 * (quadratic + rings.logdet() + n * np.log(2.0 * np.pi)) / n]
@@ -44,19 +42,12 @@ def between(field: SampleField, prior: cagp.Prior) -> list[float]:
     latitude = field.grid.latitude_degrees[row]
     X_test = cagp.unit_sphere(latitude, field.grid.longitude_degrees[column])
     posterior = cagp.condition(prior, coarse, values, X_test, solver=cagp.Rings())
-    return _scores(
+    return by_area(
         posterior.mean,
-        posterior.variance + prior.noise_variance,
+        np.sqrt(posterior.variance + prior.noise_variance),
         field.residual[row, column],
         cagp.area_weights(latitude),
     )
-
-
-def _scores(mean: Array, variance: Array, observed: Array, weights: Array) -> list[float]:
-    """RMSE, NLL, CRPS and coverage of 95 % intervals, weighted by area."""
-    given = mean.ravel(), np.sqrt(variance).ravel(), observed.ravel()
-    found = scores(*given, weights=weights.ravel(), levels=(0.95,)).by_area
-    return [found.rmse, found.nll, found.crps, float(found.coverage[0])]
 
 
 def table(means: Sequence[str], steps: Sequence[int]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:

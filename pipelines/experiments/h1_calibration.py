@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtr
 
 import cagp_dist as cagp
-from cagp_dist.arrays import Array
-from cagp_dist.calibration.verification.pit import histogram, normal_tests
+from cagp_dist.calibration.verification.pit import normal_tests
 from cagp_dist.cartography.chart_style import INK, MUTED
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver
 from cagp_dist.solvers.registry import SOLVERS
-from pipelines.experiments.output import COLOURS, drawn, parser, print_table, save
+from pipelines.experiments.output import COLOURS, drawn, parser, pit_bars, print_table, save
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -125,7 +125,6 @@ def line(name: str, found: "xr.Dataset") -> Sequence[str]:
 
 def draw(path: Path, found: "dict[str, xr.Dataset]") -> None:
     """Draw all KS p-values, and the PIT histograms of all generators together of two solvers."""
-    pooled = {name: histogram(_pit(data.z.values)) for name, data in found.items()}
     with drawn(path, height_inches=3.9) as figure:
         left, *right = figure.subplots(1, 3, width_ratios=(2.2, 1.0, 1.0))
         for row, (name, data) in enumerate(found.items()):
@@ -146,25 +145,10 @@ def draw(path: Path, found: "dict[str, xr.Dataset]") -> None:
         left.set_xlabel("p-value of the Kolmogorov-Smirnov test")
         left.legend(frameon=False, loc="center left", fontsize=8)
         for axes, name in zip(right, ("gauss-seidel", "conjugate-gradient"), strict=True):
-            counts = pooled[name]
-            axes.bar(
-                counts.edges[:-1],
-                counts.counts / counts.expected,
-                width=0.94 * np.diff(counts.edges),
-                align="edge",
-                color=COLOURS["conjugate gradients" if name == "conjugate-gradient" else "Gauss-Seidel"],
-            )
-            for bound in (counts.lower, counts.upper):
-                axes.axhline(bound / counts.expected, color=INK, linewidth=0.8, linestyle="--")
-            axes.set_title(name, loc="left", fontsize=9)
-            axes.set(xlim=(0.0, 1.0), ylim=(0.0, 1.7), xlabel="PIT")
+            colour = COLOURS["conjugate gradients" if name == "conjugate-gradient" else "Gauss-Seidel"]
+            pit_bars(axes, ndtr(found[name].z.values), colour=colour, title=name)
+            axes.set(ylim=(0.0, 1.7), xlabel="PIT")
         right[0].set_ylabel("count / expected count")
-
-
-def _pit(z: Array) -> Array:
-    from scipy.special import ndtr
-
-    return np.asarray(ndtr(z), dtype=np.float64)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

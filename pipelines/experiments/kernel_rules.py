@@ -12,7 +12,6 @@ Leave-one-out and blocks are those of the fitted numbers, with the mean estimate
 Beyond 2,000 observations the likelihood is Vecchia's.
 """
 
-import csv
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
 from scipy.special import ndtri, softmax
@@ -142,30 +142,17 @@ def tables(folder: Path) -> Iterator[tuple[str, Case]]:
             for metal in ("Cd", "Co", "Cr", "Cu", "Ni", "Pb", "Zn")
         ),
     ):
-        given, left = (_columns(geostat / f"{part}.csv") for part in (train, valid))
+        given, left = (pd.read_csv(geostat / f"{part}.csv") for part in (train, valid))
         yield (
             name,
             Case(
-                np.column_stack([given[x], given[y]]),
-                given[value],
-                np.column_stack([left[x], left[y]]),
-                left[value],
+                given[[x, y]].to_numpy(dtype=np.float64),
+                given[value].to_numpy(dtype=np.float64),
+                left[[x, y]].to_numpy(dtype=np.float64),
+                left[value].to_numpy(dtype=np.float64),
                 observed=True,
             ),
         )
-
-
-def _columns(path: Path) -> dict[str, Array]:
-    """Numeric columns of a CSV file."""
-    with path.open() as stream:
-        rows = list(csv.DictReader(stream))
-    found: dict[str, Array] = {}
-    for name in rows[0]:
-        try:
-            found[name] = np.array([float(row[name]) for row in rows])
-        except ValueError:
-            continue
-    return found
 
 
 # Fits and rules ------------------------------------------------------------------------------------------
@@ -174,8 +161,7 @@ def _columns(path: Path) -> dict[str, Array]:
 def fitted(case: Case, family: Family, generator: np.random.Generator) -> Fit:
     """Fit a kernel and predict: dense formulas, with a constant that is estimated (math 1.7)."""
     n = len(case.y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         mean = cagp.BasisMean(lambda X: np.ones((len(X), 1)), ("constant",))
         found = cagp.fit(family, case.X, case.y, mean=mean)
     kernel, noise = found.prior.kernel, found.prior.noise_number
@@ -342,8 +328,7 @@ def scored(case: Case, mean: Array, std: Array, best: float) -> tuple[float, ...
 def automatic(case: Case) -> int:
     """Take what the package takes, which compares a thousand observations at most."""
     mean = cagp.BasisMean(lambda X: np.ones((len(X), 1)), ("constant",))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         found = cagp.fit("auto", case.X, case.y, mean=mean)
     return FAMILIES.index(found.prior.kernel.parts[0].family)
 
@@ -351,8 +336,7 @@ def automatic(case: Case) -> int:
 def with_nothing_set(case: Case) -> tuple[Array, Array]:
     """Map a table in a plane as a user does: mean and standard deviation of observations."""
     x, y = ({"x": X[:, 0], "y": X[:, 1]} for X in (case.X, case.X_new))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         found = cagp.krige({**x, "value": case.y}, to=y, columns={"x": "x", "y": "y"}, progress=False)
     return found["mean"].values, np.hypot(found["std"].values, found.attrs["noise_std"])
 

@@ -114,8 +114,7 @@ def drawn(kind: str, n: int, seed: int) -> tuple[Case, Predictive]:
 def mapped(case: Case, settings: Mapping[str, object]) -> tuple[Predictive, dict[str, str]]:
     """Map a field; give its distribution, and the arguments that the result proposes."""
     (north, east), (north_new, east_new) = degrees(case.X), degrees(case.X_new)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of fits that end flat
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of fits that end flat
         found = cagp.krige(
             {"latitude": north, "longitude": east, "value": case.y},
             to={"latitude": north_new, "longitude": east_new},

@@ -17,7 +17,6 @@ Prints the table and writes it to ``neighbour-calibration.json``. ``se`` is the 
 that is 1.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Self
@@ -28,7 +27,7 @@ import scipy.stats
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from pipelines.experiments.output import parser, print_table
+from pipelines.experiments.output import parser, print_table, save_rows
 
 NEIGHBOURS = (10, 30, 100)
 PRIOR = cagp.Prior(cagp.Matern32(0.1), 0.025, mean=0.0)
@@ -171,11 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     head = ("solver", "errors of", "numbers", "joint std", "se", "p", "KS p", "point by point")
     print_table(head, rows)
-    path = chosen.output / "neighbour-calibration.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     document = [{"solver": name, "errors of": what, **asdict(judged)} for name, what, judged in found]
-    path.write_text(json.dumps(document, indent=1) + "\n")
-    print(f"written to {path}", flush=True)
+    save_rows(chosen.output / "neighbour-calibration.json", document)
 
 
 if __name__ == "__main__":

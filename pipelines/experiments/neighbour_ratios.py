@@ -9,7 +9,6 @@ quantile and largest ratio of the stated over the exact standard deviation at th
 time; nothing depends on values. Prints the table and writes it to ``neighbour-ratios.json``.
 """
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.runtime import single_threaded_blas
 from pipelines.experiments.limits import Points
-from pipelines.experiments.output import parser, print_table
+from pipelines.experiments.output import parser, print_table, save_rows
 
 OBSERVED, PREDICTED = 10_000, 200
 QUICK_OBSERVED, QUICK_PREDICTED = 600, 40
@@ -103,10 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in SOLVERS
     ]
     print_table(("solver", "processor seconds, median"), seconds)
-    path = chosen.output / "neighbour-ratios.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in found], indent=1) + "\n")
-    print(f"written to {path}", flush=True)
+    save_rows(chosen.output / "neighbour-ratios.json", [asdict(row) for row in found])
 
 
 if __name__ == "__main__":

@@ -44,8 +44,7 @@ OF_COLORADO: dict[str, dict[str, Any]] = {
 
 def _krige(table: pd.DataFrame, to: pd.DataFrame, settings: dict[str, Any]) -> tuple[Any, Predictive]:
     """Map a table."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of fits that end flat
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of fits that end flat
         found = cagp.krige(table, to=to, progress=False, **settings)
     return found, of_observations(found)
 
@@ -55,8 +54,7 @@ def joker(folder: Path) -> None:
     table = pd.read_csv(folder / "sic2004_train.csv")[["x", "y", "joker"]]
     for transform in ("as they are", "logarithms"):
         checked = table if transform == "as they are" else table.assign(joker=np.log(table.joker))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             found = cagp.check(checked, columns={"x": "x", "y": "y"}, value="joker", progress=False)
         flagged = found[found.flag].sort_values("joker", ascending=False)
         print(f"Joker, {transform}: {len(flagged)} of {len(found)} stations flagged; the largest are")

@@ -84,8 +84,7 @@ def known(drawn: Case) -> Gaussian:
 def mapped(drawn: Case, outliers: str) -> tuple[Gaussian, float]:
     """Map a field with nothing else said; also how long that took."""
     began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         found = cagp.krige(
             drawn.table,
             to={"latitude": drawn.others[:, 0], "longitude": drawn.others[:, 1]},
@@ -119,8 +118,7 @@ def check_row(kind: str, n: int, fields: int) -> Sequence[str]:
     hits, false, wrong, shares, began = 0, 0, 0, [], time.process_time()
     for seed in range(fields):
         drawn = case(kind, n, 1_000 + seed, others=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             found = cagp.check(drawn.table, rate=RATE, kernel="matern32", progress=False)
         flags = found["flag"].to_numpy()
         own = int((flags & ~drawn.wrong).sum())

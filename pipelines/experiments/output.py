@@ -1,12 +1,17 @@
 """What the experiments have in common: their command line, Markdown tables, and the look of their figures."""
 
 import argparse
+import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.calibration.verification.pit import histogram
 from cagp_dist.cartography.chart_style import ACCENT, INK, MUTED, drawing_style
 
 if TYPE_CHECKING:
@@ -78,6 +83,13 @@ def save(path: Path, results: "xr.Dataset") -> None:
     print(f"written to {path}", flush=True)
 
 
+def save_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write rows as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(rows, indent=1) + "\n")
+    print(f"written to {path}", flush=True)
+
+
 @contextmanager
 def drawn(path: Path, *, width_inches: float = 9.0, height_inches: float = 3.4) -> Iterator["Figure"]:
     """Yield an empty figure and save it as a PNG file at the end."""
@@ -98,6 +110,22 @@ def few_colours(path: Path, *, count: int = 64) -> None:
     with Image.open(path) as image:
         reduced = image.convert("RGB").quantize(count, dither=Image.Dither.NONE)
     reduced.save(path, optimize=True)
+
+
+def pit_bars(axes: "Axes", pit: Array, *, colour: str, title: str) -> None:
+    """Draw a histogram of PIT values, with the 95 % range of a count between dashed lines."""
+    counts = histogram(pit)
+    axes.bar(
+        counts.edges[:-1],
+        counts.counts / counts.expected,
+        width=0.94 * np.diff(counts.edges),
+        align="edge",
+        color=colour,
+    )
+    for bound in (counts.lower, counts.upper):
+        axes.axhline(bound / counts.expected, color=INK, linewidth=0.8, linestyle="--")
+    axes.set_title(title, loc="left", fontsize=9)
+    axes.set_xlim(0.0, 1.0)
 
 
 def plain_ticks(axes: "Axes", values: Sequence[float]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
+from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.fields.canonical import observation_points
 from cagp_dist.fields.sources import open_source
 
@@ -49,3 +50,10 @@ class SampleField:
     def fit(self, step: int = 1) -> cagp.FitResult:
         """Fit a Matern-3/2 kernel and the noise on a strided grid, about zero."""
         return cagp.fit(cagp.Matern32, *self.strided(step), mean=0.0)
+
+
+def by_area(mean: Array, std: Array, observed: Array, weights: Array) -> list[float]:
+    """RMSE, NLL, CRPS and coverage of 95 % intervals, weighted by area."""
+    given = (each.ravel() for each in (mean, std, observed))
+    found = scores(*given, weights=weights.ravel(), levels=(0.95,)).by_area
+    return [found.rmse, found.nll, found.crps, float(found.coverage[0])]

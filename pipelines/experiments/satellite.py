@@ -9,7 +9,6 @@ Prints MAE, RMSE, CRPS, interval score and coverage of 95 %, seconds and memory,
 of the paper, and writes ``satellite.json``.
 """
 
-import json
 import resource
 import time
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.calibration.verification.scores import scores
-from pipelines.experiments.output import parser, print_table
+from pipelines.experiments.output import parser, print_table, save_rows
 
 DATA = Path("../shared/data/heaton")
 LEVEL = 0.95
@@ -115,10 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_table(head, rows)
     for each in found:
         print(f"{each.kernel}: {each.learnt}", flush=True)
-    path = chosen.output / "satellite.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n")
-    print(f"written to {path}", flush=True)
+    save_rows(chosen.output / "satellite.json", [asdict(each) for each in found])
 
 
 if __name__ == "__main__":

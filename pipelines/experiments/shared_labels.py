@@ -202,8 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser(__doc__)
     asked.add_argument("--geostat", type=Path, help="folder with jura_train.csv, weather.csv and the like")
     chosen = asked.parse_args(arguments)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of fits that end flat
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of fits that end flat
         simulations = QUICK_SIMULATIONS if chosen.quick else SIMULATIONS
         print(f"{simulations} fields each\n")
         print_table(("simulated", "map", "CRPS", "90% intervals hold"), list(simulated(simulations)))

@@ -38,7 +38,7 @@ from cagp_dist.predictive import Gaussian
 from pipelines.experiments.other_recalibrations import Vovk
 from pipelines.experiments.output import COLOURS, drawn, few_colours, parser, print_table, save
 from pipelines.experiments.quantile_network import QuantileNetwork
-from pipelines.experiments.uci import DATA, numbers
+from pipelines.experiments.uci import DATA, available, numbers
 
 SETS = ("housing", "yacht", "autompg", "wine", "concrete")
 REPETITIONS = 5
@@ -76,7 +76,7 @@ PRINTED = {
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """Cases of one repetition, standardised by those for training.
+    """Cases of one repetition.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Cases:
 
     @classmethod
     def read(cls, folder: Path, name: str, *, repetition: int, most: int | None = None) -> Self:
-        """Draw the cases of a repetition, of all or of ``most``; constant columns are left out."""
+        """Draw cases, of all or of ``most``, standardised by those for training, without constant columns."""
         table = numbers(folder / f"{name}.csv.gz")
         rows = np.random.default_rng(repetition).permutation(len(table))[:most]
         parts = np.split(table[rows], [round(0.6 * rows.size), round(0.8 * rows.size)])
@@ -257,13 +257,7 @@ def given_sets(
     """Names of the sets that were chosen, which are all there."""
     if chosen.repetitions < 1:
         command.error(f"--repetitions is {chosen.repetitions}; expected at least 1.")
-    names = [name for name in chosen.sets or sets if (chosen.data / f"{name}.csv.gz").exists()]
-    if not names or (chosen.sets and len(names) < len(chosen.sets)):
-        raise SystemExit(
-            f"{chosen.data} does not have {', '.join(f'{name}.csv.gz' for name in chosen.sets or sets)}. "
-            "Give their folder with --data; the collection uci_datasets has them."
-        )
-    return names
+    return available(chosen.data, chosen.sets, sets)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -33,7 +33,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import xarray as xr
@@ -47,7 +46,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.recalibration.sharp_search import Errors, Search, Visit
 from cagp_dist.calibration.recalibration.stretched import DenseModel, Stretch
 from pipelines.experiments.output import parser, print_table, save
-from pipelines.experiments.sharp import PRINTED, SETS, add_sets, given_sets
+from pipelines.experiments.sharp import PRINTED, SETS, Cases, add_sets, given_sets
 from pipelines.experiments.uci import numbers
 
 REPETITIONS = 10
@@ -107,33 +106,20 @@ MEAN_QUALITY = 5.636023
 """Of the wines; the files of uci_datasets are centred."""
 
 
-@dataclass(frozen=True, eq=False)
-class Cases:
-    """Cases of one repetition, in three parts: for training, for calibration and for the test.
-
-    Attributes
-    ----------
-    X, y : list of array, (n_i, p), (n_i,)
-    """
-
-    X: list[Array]
-    y: list[Array]
-
-    @classmethod
-    def read(cls, folder: Path, name: str, *, repetition: int, most: int | None = None) -> Self:
-        """Draw the cases of a repetition, of all or of ``most``."""
-        table = numbers(folder / f"{name}.csv.gz")
-        X, y = table[:, :-1], table[:, -1]
-        if name == "wine":
-            X, y = np.delete(table, -2, axis=1), table[:, -2] + MEAN_QUALITY
-        else:
-            X = X[:, np.ptp(X, axis=0) > 0.0]
-            y = np.exp(y) if name == "yacht" else y
-            X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
-        rows = np.random.default_rng(repetition).permutation(len(table))[:most]
-        kept = min(SETTINGS[name].cases, round(0.8 * rows.size))
-        parts = np.split(rows, [int(SETTINGS[name].trained * kept), kept])
-        return cls([X[part] for part in parts], [y[part] for part in parts])
+def read(folder: Path, name: str, *, repetition: int, most: int | None = None) -> Cases:
+    """Draw the cases of a repetition, of all or of ``most``."""
+    table = numbers(folder / f"{name}.csv.gz")
+    X, y = table[:, :-1], table[:, -1]
+    if name == "wine":
+        X, y = np.delete(table, -2, axis=1), table[:, -2] + MEAN_QUALITY
+    else:
+        X = X[:, np.ptp(X, axis=0) > 0.0]
+        y = np.exp(y) if name == "yacht" else y
+        X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    rows = np.random.default_rng(repetition).permutation(len(table))[:most]
+    kept = min(SETTINGS[name].cases, round(0.8 * rows.size))
+    parts = np.split(rows, [int(SETTINGS[name].trained * kept), kept])
+    return Cases([X[part] for part in parts], [y[part] for part in parts])
 
 
 def started_prior(X: Array, y: Array, setting: Setting) -> cagp.Prior:
@@ -320,7 +306,7 @@ def repeated(folder: Path, name: str, *, repetitions: int, most: int | None) -> 
     """Scores (R, methods, scores)."""
     found = np.empty((repetitions, len(METHODS), len(SCORES)))
     for repetition in range(repetitions):
-        cases = Cases.read(folder, name, repetition=repetition, most=most)
+        cases = read(folder, name, repetition=repetition, most=most)
         errors, made = distributions(cases, SETTINGS[name], np.random.default_rng([repetition, 1]))
         found[repetition] = [scored(made[method], errors) for method in METHODS]
         print(f"{name}: repetition {repetition + 1} of {repetitions}", flush=True)

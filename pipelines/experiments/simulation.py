@@ -27,9 +27,8 @@ from scipy.special import ndtr
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.verification.pit import histogram, normal_tests
-from cagp_dist.cartography.chart_style import INK
-from pipelines.experiments.output import COLOURS, drawn, parser, print_table
+from cagp_dist.calibration.verification.pit import normal_tests
+from pipelines.experiments.output import COLOURS, drawn, parser, pit_bars, print_table
 from pipelines.experiments.split import LATITUDES, QUICK_LATITUDES, Split
 
 SEED = 1
@@ -177,18 +176,9 @@ def draw(path: Path, found: Sequence[Errors]) -> None:
     chosen = {(errors.solver, errors.iteration): errors for errors in found}
     with drawn(path, height_inches=2.8) as figure:
         for axes, key in zip(figure.subplots(1, len(DRAWN), sharey=True), DRAWN, strict=True):
-            counts = histogram(ndtr(chosen[key].whitened))
-            axes.bar(
-                counts.edges[:-1],
-                counts.counts / counts.expected,
-                width=0.94 * np.diff(counts.edges),
-                align="edge",
-                color=COLOURS[key[0]],
-            )
-            for bound in (counts.lower, counts.upper):
-                axes.axhline(bound / counts.expected, color=INK, linewidth=0.8, linestyle="--")
-            axes.set_title(f"{key[0]}, m = {key[1]}", loc="left", fontsize=9)
-            axes.set(xlim=(0.0, 1.0), xlabel="PIT of whitened errors")
+            pit = ndtr(chosen[key].whitened)
+            pit_bars(axes, pit, colour=COLOURS[key[0]], title=f"{key[0]}, m = {key[1]}")
+            axes.set_xlabel("PIT of whitened errors")
         figure.axes[0].set_ylabel("count / expected count")
 
 

@@ -7,47 +7,20 @@ points by maximum likelihood, as jobs do. The log likelihood is that of the fit:
 observed points by Vecchia's likelihood.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import cagp_dist as cagp
-from cagp_dist.fields.sources import open_source
-from cagp_dist.pipeline.field_solves import Execution
-from cagp_dist.runtime import ThreadExecutor
-from cagp_dist.service.job_fit import fit_prior
-from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.task import prepare_job
-from pipelines.experiments.fit_density import held_out
+from pipelines.experiments.fit_density import fitted_job, held_out
 from pipelines.experiments.output import parser, print_table
 
 DESIGNS = ((2_000, 0), (2_000, 1), (2_000, 2), (10_000, 0), (10_000, 1))
 """Number of observed points, and seed of their draw."""
 KERNELS = ("matern32", "matern32 + matern32")
 
-JOB = """
-[observations]
-source = "sample"
-
-[design]
-train = {{ kind = "random", count = {count}, seed = {seed} }}
-test = {{ kind = "random", count = 1000, seed = 1 }}
-
-[prior]
-kernel = "{kernel}"
-
-[solver]
-name = "cholesky"
-"""
-
 
 def line(count: int, seed: int, kernel: str) -> Sequence[str]:
     """Fit, predict and score: a line of the table."""
-    job = parse_job(JOB.format(count=count, seed=seed, kernel=kernel))
-    with tempfile.TemporaryDirectory() as folder:
-        prepared = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
-    with ThreadExecutor() as executor:
-        fitted = fit_prior(prepared, Execution(executor))
+    prepared, fitted = fitted_job(count, seed, f'kernel = "{kernel}"')
     parts = fitted.prior.kernel.parts
     result: cagp.FitResult = fitted.result
     assert result.log_likelihood is not None

@@ -149,8 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             else:
                 places, values = month(observed + predicted, hours, seed)
                 noise = NOISE_STD
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of fits that end flat, or at a bound
+            with warnings.catch_warnings(
+                action="ignore", category=UserWarning
+            ):  # of fits that end flat, or at a bound
                 rows = judged(places, values, observed, noise)
             for name, row in rows.items():
                 found.setdefault((data, name), []).append(row)

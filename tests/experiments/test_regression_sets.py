@@ -237,5 +237,5 @@ def test_sharp_and_recalibrated_laws_of_a_set_are_compared(regression_set, tmp_p
         saved["nll"].sel(distribution="sharp, three-way")
     ).all()  # 22 of 44 cases are fewer than 40
     assert np.isfinite(saved["nll"].sel(distribution=["sharp", "Kuleshov", "Vovk", "Marx", "plain"])).all()
-    with pytest.raises(SystemExit, match=r"does not have wine\.csv\.gz"):
+    with pytest.raises(SystemExit, match=r"has none of wine\.csv\.gz"):
         sharp.main(["--data", str(tmp_path), "--sets", "wine"])

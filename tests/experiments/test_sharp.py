@@ -161,12 +161,12 @@ def test_published_set_up_of_a_set_is_compared(tmp_path, capsys):
         _cases(tmp_path, name, 200)
     table = np.loadtxt(tmp_path / "wine.csv.gz", delimiter=",")
     resistance = np.exp(table[:, -1])
-    cases = published.Cases.read(tmp_path, "yacht", repetition=0)
+    cases = published.read(tmp_path, "yacht", repetition=0)
     everything = np.concatenate(cases.y)
     assert [part.size for part in cases.y] == [128, 32, 40]
     standardised = (resistance - resistance.mean()) / resistance.std()
     np.testing.assert_allclose(np.sort(everything), np.sort(standardised), atol=1e-12)
-    wine = published.Cases.read(tmp_path, "wine", repetition=0)
+    wine = published.read(tmp_path, "wine", repetition=0)
     target = np.sort(np.concatenate(wine.y)) - published.MEAN_QUALITY
     np.testing.assert_allclose(target, np.sort(table[:, -2]), atol=1e-12)
     published.main(["--quick", "--data", str(tmp_path), "--output", str(tmp_path / "out")])

@@ -10,8 +10,6 @@ standard deviations; three are tried. Prints hits and false flags, summed over d
 """
 
 import argparse
-import subprocess
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -21,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 import cagp_dist as cagp
-from cagp_dist.arrays import Array, Mask
+from cagp_dist.arrays import Mask
 from pipelines.benchmarks.peers.catalogue import ADAPTERS, Peer
-from pipelines.benchmarks.peers.environments import interpreter
+from pipelines.benchmarks.peers.environments import asked
 from pipelines.experiments.hours import stations
 from pipelines.experiments.not_normal import DATA
 from pipelines.experiments.output import print_table
@@ -60,34 +58,29 @@ def tables(geostat: Path, fields: Path, draws: int) -> dict[str, list[pd.DataFra
 def by_us(table: pd.DataFrame) -> tuple[Mask, float]:
     """Give flags, and seconds of processors."""
     worked = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         mean = "elevation" if "elevation" in table else "constant"
         found = cagp.check(table, value="value", units="degC", mean=mean, progress=False)
     return found["flag"].to_numpy(), time.process_time() - worked
 
 
-def by_titanlib(table: pd.DataFrame, python: Path) -> tuple[Array, float]:
+def by_titanlib(table: pd.DataFrame, environments: Path) -> tuple[Mask, float]:
     """Give flags at each threshold (K, n), and seconds of processors for one of them."""
     elevation = table["elevation"] if "elevation" in table else np.zeros(len(table))
-    with tempfile.TemporaryDirectory() as folder:
-        problem, answer = Path(folder) / "problem.npz", Path(folder) / "answer.npz"
-        np.savez(
-            problem,
-            latitude=table.latitude,
-            longitude=table.longitude,
-            elevation=elevation,
-            values=table.value,
-            thresholds=THRESHOLDS,
-        )
-        subprocess.run(
-            [str(python), str(TITANLIB.adapter), str(problem), str(answer)], check=True, capture_output=True
-        )
-        with np.load(answer) as found:
-            return found["flags"], float(found["processor_seconds"]) / len(THRESHOLDS)
+    found = asked(
+        TITANLIB,
+        TITANLIB.adapter,
+        folder=environments,
+        latitude=table.latitude,
+        longitude=table.longitude,
+        elevation=elevation,
+        values=table.value,
+        thresholds=THRESHOLDS,
+    )
+    return found["flags"], float(found["processor_seconds"]) / len(THRESHOLDS)
 
 
-def rows(tables: dict[str, list[pd.DataFrame]], python: Path) -> Iterator[Sequence[str]]:
+def rows(tables: dict[str, list[pd.DataFrame]], environments: Path) -> Iterator[Sequence[str]]:
     """Lines: each table with each share of errors."""
     for name, of_draws in tables.items():
         for share in SHARES:
@@ -100,7 +93,7 @@ def rows(tables: dict[str, list[pd.DataFrame]], python: Path) -> Iterator[Sequen
                 sign = generator.choice([-1.0, 1.0], len(table))
                 gross = sign * generator.uniform(SMALLEST, LARGEST, len(table))
                 read = table.assign(value=(table.value + np.where(wrong, gross, 0.0)).round(1))
-                (ours, taken), (theirs, their_time) = by_us(read), by_titanlib(read, python)
+                (ours, taken), (theirs, their_time) = by_us(read), by_titanlib(read, environments)
                 flags = np.vstack([ours, theirs])
                 hits += (flags & wrong).sum(axis=1)
                 false += (flags & ~wrong).sum(axis=1)
@@ -128,10 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     theirs = [f"titanlib, {threshold:g}" for threshold in THRESHOLDS]
     print_table(
         ["temperatures", "errors", "wrong", "check", *theirs, "time of check", "of titanlib"],
-        rows(
-            tables(chosen.geostat, chosen.data, chosen.draws),
-            interpreter(TITANLIB, chosen.environments),
-        ),
+        rows(tables(chosen.geostat, chosen.data, chosen.draws), chosen.environments),
     )
 
 

@@ -3,8 +3,13 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pipelines.benchmarks.peers.adapters.harness import Array
 from pipelines.benchmarks.peers.catalogue import Peer
 
 STAMP = "installed.txt"
@@ -34,6 +39,18 @@ def interpreter(peer: Peer, folder: Path) -> Path:
         )
         stamp.write_text(wanted)
     return python
+
+
+def asked(peer: Peer, adapter: Path, *arguments: str, folder: Path, **given: ArrayLike) -> dict[str, Array]:
+    """Give arrays to an adapter that reads and writes them by name, and what it answers."""
+    python = interpreter(peer, folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        problem, answer = Path(scratch) / "problem.npz", Path(scratch) / "answer.npz"
+        np.savez(problem, **given)
+        command = [str(python), str(adapter), *arguments, str(problem), str(answer)]
+        subprocess.run(command, check=True, capture_output=True)
+        with np.load(answer) as found:
+            return dict(found)
 
 
 def _run(*command: str) -> None:

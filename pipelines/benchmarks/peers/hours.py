@@ -7,8 +7,6 @@ and of a fifth of them nothing. One thread each. Prints a table.
 """
 
 import argparse
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +19,7 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.runtime import ThreadExecutor
 from pipelines.benchmarks.peers.catalogue import ADAPTERS, PEERS
-from pipelines.benchmarks.peers.environments import interpreter
+from pipelines.benchmarks.peers.environments import asked
 from pipelines.experiments.hours import LEVEL, stations
 from pipelines.experiments.output import print_table
 from pipelines.experiments.real_fields import UNITED_KINGDOM
@@ -58,22 +56,11 @@ def by_us(X: Array, y: Array, X_test: Array, families: tuple[object, ...]) -> An
 
 def by_gpboost(X: Array, y: Array, X_test: Array, kernel: str, environments: Path) -> Answer:
     """Run its adapter in its environment; hours come first there."""
-    with tempfile.TemporaryDirectory() as folder:
-        problem, answer = Path(folder) / "problem.npz", Path(folder) / "answer.npz"
-        np.savez(problem, X=np.roll(X, 1, axis=1), y=y, X_test=np.roll(X_test, 1, axis=1))
-        python = interpreter(PEERS["gpboost"], environments)
-        subprocess.run(
-            [str(python), str(ADAPTERS / "hours_by_gpboost.py"), kernel, str(problem), str(answer)],
-            check=True,
-            capture_output=True,
-        )
-        with np.load(answer) as found:
-            return Answer(
-                found["mean"],
-                found["std"],
-                float(found["processor_seconds"]),
-                float(found["fit_processor_seconds"]),
-            )
+    X, X_test = (np.roll(each, 1, axis=1) for each in (X, X_test))
+    adapter = ADAPTERS / "hours_by_gpboost.py"
+    found = asked(PEERS["gpboost"], adapter, kernel, folder=environments, X=X, y=y, X_test=X_test)
+    seconds = (float(found[name]) for name in ("processor_seconds", "fit_processor_seconds"))
+    return Answer(found["mean"], found["std"], *seconds)
 
 
 def main() -> None:

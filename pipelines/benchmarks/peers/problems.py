@@ -13,6 +13,7 @@ import cagp_dist as cagp
 from cagp_dist.fields.canonical import observation_points
 from cagp_dist.fields.sources import open_source
 from pipelines.benchmarks import scattered
+from pipelines.benchmarks.measuring import on_sphere
 from pipelines.benchmarks.peers.adapters.harness import Array, Problem
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def make_problem(case: Case, *, threads: int) -> tuple[Problem, Array]:
         Values in kelvin.
     """
     if case.drawn:
-        X = scattered.on_sphere(case.n + case.q, seed=0)
+        X = on_sphere(case.n + case.q, seed=0)
         y = scattered.field(X)
         nowhere = np.zeros((0, 0), dtype=bool)
         problem = Problem(X[: case.n], y[: case.n], X[case.n :], *case.prior, threads, NO_GRID, nowhere)
