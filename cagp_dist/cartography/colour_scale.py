@@ -8,7 +8,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 
 FIELD, ERROR_BARS, DIFFERENCES = "plasma", "viridis", "RdBu_r"  # colours of each kind of quantity
-_VAST, _MEDIANS = 1000.0, 10.0  # medians of error bars beyond which a scale ends at ten of them
+_MOST_MEDIANS = 30.0  # of error bars of transformed values
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,19 @@ class ColourScale:
     label: str
 
 
-def scale_of(values: Array, *, colours: str, label: str = "", std: bool = False) -> ColourScale:
+def scale_of(values: Array, *, colours: str, label: str = "", transformed: bool = False) -> ColourScale:
     """Scale in round numbers, wherever a field is drawn: all values but a hundredth at each end.
 
-    `DIFFERENCES` are symmetric about zero. Standard deviations (``std``) of logarithms grow exponentially far
-    from the data: where a hundredth are beyond a thousand times their median, the scale ends at ten times it.
-    The page of a run has the same rule (``colours.js``).
+    `DIFFERENCES` are symmetric about zero. Standard deviations of ``transformed`` values, such as logarithms,
+    may grow exponentially far from the data: their scale ends at thirty times the median at most. The page of
+    a run has the same rule (``colours.js``).
     """
     values = values[np.isfinite(values)]  # cells may be blank
     values = values if values.size else np.array([0.0, 1.0])
     share = 1.0 if values.size > 50 else 0.0
     low, high = (float(edge) for edge in np.percentile(values, [share, 100.0 - share]))
-    median = float(np.median(values))
-    if std and high > _VAST * median > 0.0:
-        high = _MEDIANS * median
+    if transformed and (most := _MOST_MEDIANS * float(np.median(values))) > 0.0:
+        high = min(high, most)
     if colours == DIFFERENCES:
         low, high = -max(-low, high), max(-low, high)
     if not high > low:

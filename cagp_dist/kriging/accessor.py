@@ -22,7 +22,7 @@ from cagp_dist.kriging.drawn_maps import (
     frame_around,
     grid_values,
     in_lines,
-    is_std,
+    is_of_transformed,
     one_field,
 )
 from cagp_dist.kriging.plots import Plots, biases_of, check_there
@@ -273,7 +273,8 @@ class Maps:
             shown = panel.images[0] if panel.images else panel.collections[-1]
             colours = str(shown.get_cmap().name)
             every_value = np.ravel(values.values).astype(np.float64)
-            scale = scale_of(every_value, colours=colours, std=is_std(values))
+            transformed = is_of_transformed(self._dataset, str(values.name))
+            scale = scale_of(every_value, colours=colours, transformed=transformed)
             shown.set_clim(scale.low, scale.high)
             moving.append((panel, values, shown, scale))
         figure.set_dpi(ANIMATED_DPI)

@@ -70,7 +70,9 @@ def maps_of(
             drawn = [one_field(dataset[name], where, field) for field in fields]
             every = np.concatenate([np.ravel(values.values) for values, _ in drawn]).astype(np.float64)
             scale = (scales or {}).get(name)
-            scale = scale or scale_of(every, colours=_colours(dataset[name]), std=is_std(dataset[name]))
+            scale = scale or scale_of(
+                every, colours=_colours(dataset[name]), transformed=is_of_transformed(dataset, name)
+            )
             if cmap is not None and name == names[0]:
                 scale = replace(scale, colours=cmap)
             label, more = str(dataset[name].attrs.get("long_name", name)), ""
@@ -348,9 +350,9 @@ def _colours(values: xr.DataArray) -> str:
     return FIELD if "sample" in values.dims or str(values.name).endswith("mean") else ERROR_BARS
 
 
-def is_std(values: xr.DataArray) -> bool:
-    """Whether a variable of a result is the standard deviation of its values."""
-    return str(values.name).endswith("std")
+def is_of_transformed(dataset: xr.Dataset, name: str) -> bool:
+    """Whether a variable of a result is a standard deviation, or a part of one, of transformed values."""
+    return "transform" in dataset.attrs and name.endswith(("std", "std_computational"))
 
 
 def grid_values(values: xr.DataArray, where: Horizontal) -> Array:

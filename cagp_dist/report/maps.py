@@ -45,7 +45,10 @@ def map_scales(run: PublishedRun, values: Mapping[str, Array]) -> dict[str, Colo
     return {
         "mean": scale_of(shown_mean(run, values["mean"]), colours=FIELD, label=label),
         "residual": scale_of(values["residual"], colours=DIFFERENCES, label=redder),
-        **{name: scale_of(values[name], colours=ERROR_BARS, label=unit, std=name == "std") for name in bars},
+        **{
+            name: scale_of(values[name], colours=ERROR_BARS, label=unit, transformed=run.transformed)
+            for name in bars
+        },
     }
 
 

@@ -28,26 +28,26 @@ def test_a_constant_field_and_one_without_values_have_limits():
         assert scale.low < scale.high
 
 
-def test_a_scale_of_standard_deviations_ends_at_ten_medians_where_some_are_vast():
+def test_a_scale_of_error_bars_of_transformed_values_ends_at_thirty_medians():
     std = np.concatenate([np.linspace(0.5, 1.5, 950), np.full(50, 1e12)])
-    scale = scale_of(std, colours=ERROR_BARS, std=True)
+    scale = scale_of(std, colours=ERROR_BARS, transformed=True)
     assert (scale.low, scale.extend) == (0.0, "max")
-    assert 10.0 <= scale.high <= 12.0
-    assert scale_of(std, colours=ERROR_BARS).high >= 1e12  # such as probabilities, of which few are not tiny
-    wide = np.concatenate([np.linspace(0.5, 1.5, 950), np.full(50, 900.0)])
-    assert scale_of(wide, colours=ERROR_BARS, std=True) == scale_of(wide, colours=ERROR_BARS)
+    assert 30.0 <= scale.high <= 35.0
+    assert scale_of(std, colours=ERROR_BARS).high >= 1e12  # such as gaps of a field that is observed well
+    wide = np.concatenate([np.linspace(0.5, 1.5, 950), np.full(50, 20.0)])
+    assert scale_of(wide, colours=ERROR_BARS, transformed=True) == scale_of(wide, colours=ERROR_BARS)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 def test_the_page_has_the_same_scale():
     rng = np.random.default_rng(0)
     fields = [285.0 + 20.0 * rng.normal(size=4000), rng.gamma(1.0, 0.3, 700), np.array([-3.0, 8.0, 2.0])]
-    fields.append(np.exp(9.0 * rng.normal(size=701)))
+    fields += [np.exp(spread * rng.normal(size=n)) for spread in (1.5, 9.0) for n in (50, 51, 60, 100, 701)]
     code = (files("cagp_dist") / "view/page/colours.js").read_text().replace("export ", "")
     code += f"console.log(JSON.stringify({json.dumps([field.tolist() for field in fields])}.map(each => "
-    code += "[limits(each), limits(each, { symmetric: true }), limits(each, { std: true })])));"
+    code += "[limits(each), limits(each, { symmetric: true }), limits(each, { transformed: true })])));"
     done = subprocess.run(["node", "-"], input=code, capture_output=True, text=True, check=True)
     for field, found in zip(fields, json.loads(done.stdout), strict=True):
         expected = [scale_of(field, colours=colours) for colours in (FIELD, DIFFERENCES)]
-        expected.append(scale_of(field, colours=ERROR_BARS, std=True))
+        expected.append(scale_of(field, colours=ERROR_BARS, transformed=True))
         np.testing.assert_allclose(found, [(scale.low, scale.high) for scale in expected])

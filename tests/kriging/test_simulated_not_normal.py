@@ -81,7 +81,7 @@ def test_bars_of_censored_values_hold() -> None:
     assert (np.abs(held - LEVELS) < 4.0 * error + 0.01).all()
 
 
-@pytest.mark.filterwarnings("ignore:the fit ended")
+@pytest.mark.filterwarnings("ignore:the fit ended at-bound")
 def test_bars_of_censored_values_hold_where_parameters_are_fitted() -> None:
     """With 60 places they are integrated over. Plugged in, bars hold less: three standard errors of pairs."""
     settings: dict[str, object] = {"transform": "sqrt", "kernel": "matern32"}

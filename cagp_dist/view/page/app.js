@@ -19,6 +19,7 @@ const scales = new Map(); // limits of colours by layer
 const field = new FieldLayer();
 let run, layers, map, shown, shownErrors;
 let wanted = 0; // counts what was asked for: what comes late is dropped
+let pictured = false; // whether there was a first picture
 
 // --- words and numbers
 
@@ -67,7 +68,7 @@ function scaleOf(layer, values) {
       key,
       limits(
         values.map(each => each + offsetOf(layer)),
-        { symmetric: layer.symmetric, std: layer.std },
+        { symmetric: layer.symmetric, transformed: layer.transformed },
       ),
     );
   return scales.get(key);
@@ -192,12 +193,8 @@ function legend(layer, range) {
   const fading = marked && field.fade;
   $("bar").classList.toggle("fading", fading);
   $("bar").dataset.range = range.join(" ");
-  const beyond = [
-    shown.values.some(each => each + offsetOf(layer) < range[0]) && "smaller",
-    shown.values.some(each => each + offsetOf(layer) > range[1]) && "larger",
-  ].filter(Boolean);
+  const beyond = beyondScale(shown.values, field.range);
   $("bar").dataset.beyond = beyond.join(" ");
-  $("bar").title = beyond.length ? `Some values are ${beyond.join(", others ")}.` : "";
   $("ticks").replaceChildren(
     ...ticks(range).map(({ value, text }) => {
       const made = Object.assign(document.createElement("span"), { textContent: text });
@@ -207,8 +204,19 @@ function legend(layer, range) {
   );
   const marks = [field.hatch && "Hatched: the observations leave more than half of the variance there.",
     field.fade && "Faded: the observations tell little there."];
-  const notes = [layer.note, ...(marked ? marks : [])];
+  const ends = beyond.length && `Some values are ${beyond.join(", others ")} than the colours tell.`;
+  const notes = [layer.note, ends, ...(marked ? marks : [])];
   $("legend-note").textContent = notes.filter(Boolean).join(" ");
+}
+
+// At which ends of the colours there are values beyond.
+function beyondScale(values, [low, high]) {
+  let [smaller, larger] = [false, false];
+  for (let k = 0; k < values.length; k++) {
+    if (values[k] < low) smaller = true;
+    if (values[k] > high) larger = true;
+  }
+  return [smaller && "smaller", larger && "larger"].filter(Boolean);
 }
 
 function describe() {
@@ -234,7 +242,7 @@ function describe() {
 
 // The chunks of the next time, or of the first one after the last, are read while this one is looked at.
 function ahead() {
-  if (run.times.length > 1) shown.layer.read((state.time + 1) % run.times.length).catch(() => {});
+  if (pictured && run.times.length > 1) shown.layer.read((state.time + 1) % run.times.length).catch(() => {});
 }
 
 // --- the value at a place
@@ -537,8 +545,10 @@ function buttonOf({ id, label, title }) {
     value: id,
     textContent: label,
     title,
+    tabIndex: -1,
   });
   made.setAttribute("role", "radio");
+  made.setAttribute("aria-checked", false); // else by describe()
   made.setAttribute("aria-label", title);
   made.addEventListener("click", () => {
     state.layer = id;
@@ -555,7 +565,6 @@ async function findLayersOfValues() {
     layers.splice(k, 0, each);
     $("layers").insertBefore(buttonOf(each), $("layers").children[k] ?? null);
   });
-  describe();
 }
 
 function wire() {
@@ -730,7 +739,11 @@ async function start() {
   offerSeries(told);
   if (told.live) lookForNewer(path);
   // a time that cannot be read says so where it is looked at
-  map.once("render", () => findLayersOfValues().catch(() => {}));
+  map.once("render", () => {
+    pictured = true;
+    ahead();
+    findLayersOfValues().catch(() => {});
+  });
   map.triggerRepaint();
 }
 

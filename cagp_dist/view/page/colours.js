@@ -33,22 +33,30 @@ export function gradient(colours) {
   return `linear-gradient(to right, ${stops.join(", ")})`;
 }
 
+const MOST_MEDIANS = 30; // of error bars of transformed values
+
+// Of numbers that ascend, between neighbours in proportion.
+function quantile(ascending, share) {
+  const at = share * (ascending.length - 1);
+  const [low, high] = [Math.floor(at), Math.ceil(at)];
+  return ascending[low] + (at - low) * (ascending[high] - ascending[low]);
+}
+
 const roundStep = span => {
   const power = 10 ** Math.floor(Math.log10(span));
   return power * ([1, 2, 2.5, 5].find(each => each * power >= span) ?? 10);
 };
 
 // Limits in round numbers that hold all values but a hundredth at each end, as report and plots have them;
-// symmetric about zero where colours diverge. Standard deviations that are vast somewhere end at ten medians.
-export function limits(values, { symmetric = false, std = false } = {}) {
+// symmetric about zero where colours diverge. Standard deviations of transformed values may be vast far from the data:
+// their limits end at thirty medians at most.
+export function limits(values, { symmetric = false, transformed = false } = {}) {
   const every = Math.max(1, Math.floor(values.length / 40000));
   const known = values.filter((value, k) => k % every === 0 && Number.isFinite(value)).sort((a, b) => a - b);
   if (known.length === 0) return [0, 1];
   const share = known.length > 50 ? 0.01 : 0;
-  let [low, high] = [share, 1 - share].map(at => known[Math.round(at * (known.length - 1))]);
-  const middle = (known.length - 1) / 2;
-  const median = (known[Math.floor(middle)] + known[Math.ceil(middle)]) / 2;
-  if (std && median > 0 && high > 1000 * median) high = 10 * median;
+  let [low, median, high] = [share, 0.5, 1 - share].map(at => quantile(known, at));
+  if (transformed && median > 0) high = Math.min(high, MOST_MEDIANS * median);
   if (symmetric) [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
   if (!(high > low))
     [low, high] = [low - Math.max(1e-6, Math.abs(low) * 1e-3), high + Math.max(1e-6, Math.abs(high) * 1e-3)];

@@ -1,6 +1,7 @@
 // A custom layer of MapLibre: a field on a latitude-longitude grid, each cell where it is, globe or flat.
 
 const MISSING = -3e38; // NaN may be optimised away by drivers
+const LARGEST = 1e38; // of four bytes; what is below minus this is missing
 const AXIS = 4096; // entries of the tables that lead from degrees to rows and columns
 
 const VERTEX = `
@@ -149,8 +150,9 @@ export class FieldLayer {
       field.columns = table(field.columns, grid.west, grid.east, grid.longitude);
       field.tabled = grid;
     }
-    const data = new Float32Array(source); // a loop, as callbacks of a million values take a tenth of a second
-    for (let k = 0; k < data.length; k++) if (!Number.isFinite(data[k])) data[k] = MISSING;
+    const data = new Float32Array(source.length); // a loop, as callbacks of a million values take a tenth of a second
+    for (let k = 0; k < data.length; k++)
+      data[k] = Number.isFinite(source[k]) ? Math.max(-LARGEST, Math.min(source[k], LARGEST)) : MISSING;
     field.texture = this.#texture(field.texture, grid.columns, grid.rows, gl.RED, gl.FLOAT, gl.R32F, data);
     field.fresh = false;
   }

@@ -8,6 +8,7 @@ const FEW = 100_000; // values of a time
 // What depends on values of large maps is asked with ofAllTimes alone, as the first picture waits for the answer.
 export async function layersOf(run, { ofAllTimes = false } = {}) {
   const { arrays, variable, map, errors, points } = run;
+  const transformed = Boolean(run.attrs.transform);
   const group = errors ?? "posterior"; // with error bars
   const has = name => arrays.has(group, `${variable}_${name}`);
   const of = (where, name) => ({
@@ -42,7 +43,7 @@ export async function layersOf(run, { ofAllTimes = false } = {}) {
           ? "One standard deviation of an observation, noise included."
           : "One standard deviation of the field itself, without the noise of an observation.",
         colours: "viridis",
-        std: true,
+        transformed,
         group,
         read: time => arrays.plane(group, run.errorBar, time),
       },
@@ -54,6 +55,7 @@ export async function layersOf(run, { ofAllTimes = false } = {}) {
               title: "standard deviation, unfinished computation",
               note: "The part of it that more computing would take away, at most.",
               colours: "viridis",
+              transformed,
               group,
               read: async time => {
                 const [part, std] = await Promise.all(
@@ -90,7 +92,7 @@ export async function layersOf(run, { ofAllTimes = false } = {}) {
         title: "width of the 90 % range",
         note: `From 5 % to 95 %, ${said}.`,
         colours: "viridis",
-        std: true,
+        transformed,
         group,
         read: async time => {
           const [low, high] = await rangePlanes(run, group, time);
@@ -117,17 +119,23 @@ export async function layersOf(run, { ofAllTimes = false } = {}) {
 }
 
 // Whether the solve left anything to compute: of an exact one there is nothing. Asked of many times at some, evenly
-// spread, the newest first.
+// spread, the newest first; of one that cannot be read it is not known, and the layer says so.
 async function isUnfinished({ arrays, attrs, variable, times }, group, ofAllTimes) {
   if (LEAVES_NOTHING.has(attrs.status)) return false;
   const name = `${variable}_std_computational`;
   const where = arrays.has("posterior", name) ? "posterior" : group;
-  const isSmall = (await arrays.count(where, name)) <= FEW * times.length;
-  if (!isSmall && !ofAllTimes) return false;
+  const isLarge = (await arrays.planeSize(where, name)) > FEW;
+  if (isLarge && !ofAllTimes) return false;
+  const isLeft = time =>
+    arrays.plane(where, name, time).then(
+      values => values.some(each => each > 0),
+      () => true,
+    );
   const last = times.length - 1;
   const some = new Set(Array.from({ length: ASKED }, (_, k) => Math.round(last - (k * last) / (ASKED - 1))));
-  const isLeft = async time => (await arrays.plane(where, name, time)).some(each => each > 0);
-  if (isSmall) return (await Promise.all([...some].map(isLeft))).includes(true);
+  if (await isLeft(last)) return true;
+  some.delete(last);
+  if (!isLarge) return (await Promise.all([...some].map(isLeft))).includes(true);
   for (const time of some) if (await isLeft(time)) return true; // one in memory at once
   return false;
 }

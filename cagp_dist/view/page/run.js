@@ -78,9 +78,11 @@ class Arrays {
     return this.open.get(path);
   }
 
-  // How many values an array has.
-  async count(group, name) {
-    return (await this.get(group, name)).shape.reduce((so, each) => so * each, 1);
+  // How many values a plane has.
+  async planeSize(group, name) {
+    const { shape } = await this.get(group, name);
+    const leading = this.#own(group, [0]).length + this.#deep(group).length;
+    return shape.slice(leading).reduce((so, each) => so * each, 1);
   }
 
   // All values of a coordinate: numbers, or text.
