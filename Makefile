@@ -51,10 +51,10 @@ demo: install ## run the main job on the built-in field: score table, maps, repo
 # decided in tests/conftest.py.
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
-test: install-dev ## run the tests, but the exhaustive ones
+test: install-dev ## run all tests but the exhaustive ones
 	$(PYTEST) -m "not exhaustive" $(PYTEST_ARGS)
 
-test-all: install-dev ## run all tests with their coverage, also of simulations, kills and other programs; hours
+test-all: install-dev ## run the tests of `make test` and measure their coverage, then the exhaustive ones (simulations, kills, other programs); hours
 	$(PYTEST) -m "not exhaustive" --cov --cov-fail-under=90 $(PYTEST_ARGS)
 	$(PYTEST) -m exhaustive $(PYTEST_ARGS)
 

@@ -12,7 +12,7 @@ import xarray as xr
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export.flat_table import write_csv
-from cagp_dist.export.gis_zarr import write_gis_zarr
+from cagp_dist.export.gis_zarr import is_gis_zarr, write_gis_zarr
 from cagp_dist.export.groups import (
     GRIDDED,
     PLACED,
@@ -44,7 +44,7 @@ class Format:
     kinds: frozenset[str]  # of groups that fit into it, see `cagp_dist.export.groups.kind_of`
     holds: str  # these groups, in words
     files: Callable[[str, xr.Dataset], list[File]]  # those that a group of a name makes
-    marker: str | None = None  # what a folder that is one "file" of the format has in it
+    is_ours: Callable[[Path], bool] | None = None  # of a folder, where each "file" is one
 
 
 def _geotiff(name: str, group: xr.Dataset) -> list[File]:
@@ -76,7 +76,7 @@ FORMATS: Mapping[str, Format] = {
         lambda name, group: [(name, partial(write_csv, by_level(group)))],
     ),
     "geotiff": Format(".tif", frozenset({GRIDDED}), "maps", _geotiff),
-    "zarr": Format(".zarr", frozenset({GRIDDED}), "maps", _zarr, marker=".zgroup"),
+    "zarr": Format(".zarr", frozenset({GRIDDED}), "maps", _zarr, is_ours=is_gis_zarr),
 }
 """The formats by the names that `cagp export --to` takes."""
 
@@ -115,7 +115,7 @@ def export_run(
         A file, if its name ends with the suffix of the format and one group is exported; else a folder, which
         is created. ``OUT/export/<run_key>`` when omitted.
     force : bool
-        Replace files that exist.
+        Replace files that exist; of folders, only stores that this function wrote.
 
     Returns
     -------
@@ -169,19 +169,35 @@ def export_run(
         files = [file for name, group in chosen.items() for file in form.files(name, group)]
         targets = _targets(run, form, [name for name, _ in files], output)
         for path in targets:
-            if path.is_dir() and not (form.marker and (path / form.marker).is_file()):
-                raise ConfigurationError(
-                    f"{path} is a folder of other files; expected the name of a file to write.", key="folder"
-                )
-            if path.exists() and not force:
-                raise ConfigurationError(
-                    f"{path} exists; it is not replaced unasked. Add --force (force=True), or choose another "
-                    "output.",
-                    key="output-exists",
-                )
+            _refuse_to_replace(path, form, force=force)
         for name in chosen:
             verify_chunks(run, name)
-        return [write(target) for (_, write), target in zip(files, targets, strict=True)]
+        for (_, write), target in zip(files, targets, strict=True):
+            write(Path(os.path.realpath(target)))  # a link stays, and what it leads to is replaced
+        return targets
+
+
+def _refuse_to_replace(path: Path, form: Format, *, force: bool) -> None:
+    """Raise where something is that is not an export of the format, or that nobody asked to replace."""
+    if path.is_dir() and not (form.is_ours and form.is_ours(path)):
+        raise ConfigurationError(
+            f"{path} is a folder of other files; expected the name of "
+            + (
+                "a store that this package exported, or of a new one." if form.is_ours else "a file to write."
+            ),
+            key="folder",
+        )
+    if form.is_ours and path.exists() and not path.is_dir():
+        raise ConfigurationError(
+            f"{path} is a file; expected the name of a folder to write. Remove the file, or choose another "
+            "output.",
+            key="not-a-folder",
+        )
+    if path.exists() and not force:
+        raise ConfigurationError(
+            f"{path} exists; it is not replaced unasked. Add --force (force=True), or choose another output.",
+            key="output-exists",
+        )
 
 
 def _targets(

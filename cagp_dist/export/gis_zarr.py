@@ -1,19 +1,22 @@
 """The maps of a group as a Zarr store of version 2, laid out as GDAL and QGIS read it."""
 
+import json
 from pathlib import Path
 
 import xarray as xr
 
-from cagp_dist.store.atomic_files import whole_folder
+from cagp_dist.export.groups import was_exported
 from cagp_dist.store.geotiff import geotiff_variables, north_up
+from cagp_dist.store.lock import whole_folder
 from cagp_dist.store.zarr_arrays import chunk_shape
 
 
 def write_gis_zarr(group: xr.Dataset, path: Path, *, epsg: int | None = None) -> Path:
-    """Write the variables of a gridded group that are maps: float64, north up, a chunk for each time.
+    """Write the variables of a gridded group that are maps: float64, north up.
 
-    Columns run as those of `write_geotiff` do. The system is that of an EPSG number, or WGS 84; the attribute
-    ``_CRS`` is where GDAL looks for it [GDAL, driver Zarr].
+    Chunks have at most 8 MiB (`chunk_shape`), each of one time. Columns run as those of `write_geotiff` do.
+    The system is that of an EPSG number, or WGS 84; the attribute ``_CRS`` is where GDAL looks for it [GDAL,
+    driver Zarr].
     """
     from numcodecs import Zlib  # which every GDAL reads; Blosc, the default of Zarr, is optional there
 
@@ -31,3 +34,11 @@ def write_gis_zarr(group: xr.Dataset, path: Path, *, epsg: int | None = None) ->
     with whole_folder(path) as stage:
         maps.to_zarr(stage, mode="w", zarr_format=2, consolidated=True, encoding=encoding)
     return path
+
+
+def is_gis_zarr(path: Path) -> bool:
+    """Whether a folder is a store that `write_gis_zarr` wrote, or empty."""
+    try:
+        return not any(path.iterdir()) or was_exported(json.loads((path / ".zattrs").read_bytes()))
+    except (OSError, ValueError, AttributeError):
+        return False

@@ -1,7 +1,7 @@
 """The groups of a run, each with everything it needs to stand alone."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from cagp_dist.versions import version
 GRIDDED, PLACED, REGIONAL, TABULAR = "gridded", "placed", "regional", "tabular"
 CONVENTIONS = "CF-1.11, ACDD-1.3"
 POINT = "point"
+_EXPORTED = "exported by cagp_dist"  # begins the history of every file
 
 
 def group_names(run: Path) -> list[str]:
@@ -44,6 +45,11 @@ def kind_of(group: xr.Dataset) -> str:
         return REGIONAL
     places = [name for name in axes if name in group and group[name].dims == (POINT,)]
     return PLACED if len(places) == 2 else TABULAR
+
+
+def was_exported(attributes: Mapping[str, object]) -> bool:
+    """Whether a file with these attributes is of an export, which no program changed since."""
+    return _EXPORTED in str(attributes.get("history")).partition("\n")[0]
 
 
 @contextmanager
@@ -95,7 +101,7 @@ def _attributes(name: str, group: xr.Dataset, root: dict[str, object]) -> dict[s
     rights = rights_of(source, times)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     software = f"cagp_dist {origin.get('cagp_dist', version('cagp-dist'))}"
-    history = f"{now} group {name!r} of run {key} exported by cagp_dist {version('cagp-dist')}"
+    history = f"{now} group {name!r} of run {key} {_EXPORTED} {version('cagp-dist')}"
     described = {
         **kept,
         **extents,

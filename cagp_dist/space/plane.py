@@ -107,7 +107,7 @@ class Plane:
             raise ConfigurationError(
                 f"{which}, by which a file would say where it is; expected crs=NUMBER. NetCDF needs none: "
                 "dataset.to_netcdf(path).",
-                key="system-of-geotiff",
+                key="no-epsg-number",
             )
         return int(found)
 

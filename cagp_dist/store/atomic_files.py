@@ -56,17 +56,6 @@ def empty_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-@contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """Give an empty folder beside a path, which takes the place of what is there if all goes well."""
-    with empty_folder(path.with_name(f".{path.name}.{os.getpid()}")) as stage, disk_errors(path):
-        yield stage
-        if path.exists():
-            exchange(stage, path)
-        else:
-            os.rename(stage, path)
-
-
 def open_lock(path: Path) -> int:
     """Open the file of a lock, made if need be, and nothing that a link or a pipe of that name leads to."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)

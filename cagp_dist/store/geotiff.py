@@ -52,8 +52,8 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path, *, epsg: int | None 
         (down, across), keys = ("latitude", "longitude"), [*_GEO_KEYS]
     else:  # GTModelType: projected 2D; ProjectedCRS
         (down, across), keys = ("y", "x"), [1, 1, 1, 3, 1024, 0, 1, 1, *_AREA, 3072, 0, 1, epsg]
-    west, width = _equal_cells(across, group[across].values)
-    north, height = _equal_cells(down, group[down].values)
+    west, width = _first_edge_and_width(group[across].values)
+    north, height = _first_edge_and_width(group[down].values)
     rows, columns = variable.sizes[down], variable.sizes[across]
     times = variable.sizes.get("time", 1)
     bands = np.empty((times, rows, columns), dtype=np.float32)
@@ -83,13 +83,19 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path, *, epsg: int | None 
 
 
 def north_up(group: xr.Dataset) -> xr.Dataset:
-    """Give a map with rows from north to south and columns from west to east, as `westmost_first` counts."""
+    """Give a map with rows from north to south and columns from west to east, as `westmost_first` counts.
+
+    Its cells are equal, as those of rasters must be, or it is refused.
+    """
     down, across = ("latitude", "longitude") if "latitude" in group.dims else ("y", "x")
     order, eastward = np.arange(group.sizes[across]), group[across].values
     if across == "longitude":
         order, eastward = westmost_first(eastward)
     turned = group.isel({down: slice(None, None, -1), across: order})
-    return turned.assign_coords({across: (across, eastward, group[across].attrs)})
+    turned = turned.assign_coords({across: (across, eastward, group[across].attrs)})
+    for axis in (across, down):
+        _refuse_unequal_cells(axis, turned[axis].values)
+    return turned
 
 
 def westmost_first(longitude_degrees: Array) -> tuple[NDArray[np.intp], Array]:
@@ -104,23 +110,27 @@ def westmost_first(longitude_degrees: Array) -> tuple[NDArray[np.intp], Array]:
     return np.arange(count), longitude_degrees - turns
 
 
-def _equal_cells(axis: str, centres: Array) -> tuple[float, float]:
-    """First edge of an axis and the width of its cells."""
+def _refuse_unequal_cells(axis: str, centres: Array) -> None:
+    """Raise where programs that read rasters would place cells wrongly, or could not place them."""
     if centres.size < 2:
         raise ConfigurationError(
             f"the map has one {axis}, and the width of its cell is not known; expected two or more. "
             'Export it to "netcdf".',
             key="one-cell",
         )
-    ends = cell_edges(centres)
-    widths = np.abs(np.diff(ends))
+    widths = np.abs(np.diff(cell_edges(centres)))
     unit = "degrees " if axis in ("latitude", "longitude") else ""
     if np.ptp(widths) > _SPACING_TOLERANCE * widths.mean():
         raise ConfigurationError(
-            f"the cells of the map have {axis}s {widths.min():g} to {widths.max():g} {unit}apart; GeoTIFF "
+            f"the cells of the map have {axis}s {widths.min():g} to {widths.max():g} {unit}apart; a raster "
             'holds equal cells only. Export it to "netcdf".',
             key="unequal-cells",
         )
+
+
+def _first_edge_and_width(centres: Array) -> tuple[float, float]:
+    """First edge of an axis of equal cells, and the width of one."""
+    ends = cell_edges(centres)
     return float(ends[0]), float(abs(ends[-1] - ends[0]) / centres.size)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cagp_dist.digest import open_regular
 from cagp_dist.errors import BusyError, ConfigurationError, StoreError
-from cagp_dist.store.atomic_files import empty_folder, open_lock
-from cagp_dist.store.durable_files import disk_errors
+from cagp_dist.store.atomic_files import empty_folder, exchange, open_lock
+from cagp_dist.store.durable_files import disk_errors, sync, sync_tree
 
 _POLL_SECONDS = 0.2
 _FOLDERS = (
@@ -108,11 +108,11 @@ def unused(run: Path) -> Iterator[bool]:
 
 
 @contextmanager
-def staged_for(final: Path) -> Iterator[Path]:
+def staged_for(final: Path, *, staged_names: re.Pattern[str] = _STAGED) -> Iterator[Path]:
     """Give an empty folder beside ``final`` for what is renamed to it; several processes may do so at once.
 
-    Each holds a shared lock of the folder that both are in. What dead processes left there is removed by the
-    next one that is alone.
+    Each holds a shared lock of the folder that both are in. What dead processes left there, under names such
+    as ``staged_names``, is removed by the next one that is alone.
     """
     folder = final.parent
     with disk_errors(folder):
@@ -122,7 +122,7 @@ def staged_for(final: Path) -> Iterator[Path]:
         with suppress(OSError):  # others are at work there, or a file system has no locks of folders
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for left in folder.glob(".*"):
-                if _STAGED.fullmatch(left.name):
+                if staged_names.fullmatch(left.name):
                     shutil.rmtree(left, ignore_errors=True)
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -130,6 +130,25 @@ def staged_for(final: Path) -> Iterator[Path]:
             yield staged
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder, which takes the place of the folder at a path, if one is there, if all goes well.
+
+    It is on the disk then. A path that is a link stays one, and what it leads to is replaced. What is beside
+    it may be anybody's, so of leftovers only those of the same path are removed.
+    """
+    path = Path(os.path.realpath(path))
+    names = re.compile(rf"\.{re.escape(path.name)}-[0-9a-f]{{32}}")
+    with staged_for(path, staged_names=names) as stage, disk_errors(path):
+        yield stage
+        sync_tree(stage)
+        if path.is_dir():
+            exchange(stage, path)
+        else:
+            os.rename(stage, path)  # an error if a file is there
+        sync(path.parent)
 
 
 def refuse_linked_folders(root: Path) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.run import find_run
-from cagp_dist.store.atomic_files import whole_folder
-from cagp_dist.store.lock import run_in_use
+from cagp_dist.store.lock import run_in_use, whole_folder
 from cagp_dist.store.manifest import manifest_path
 from cagp_dist.view.site_files import DATA, DESCRIPTION, WRITTEN_BY, description, page_files
 
@@ -17,8 +16,9 @@ def export_page(out: Path | str, folder: Path | str) -> Path:
     """Write the page of a run, with the run, to a folder that any web server can hand out, at any address.
 
     ``out`` is as of `serve`, and so are the errors; a folder that this function wrote before is replaced,
-    whole or not at all, any other one is refused. Cost: one copy of the run, and 2 MB. Browsers do not let a
-    page that was opened as a file read other files: hand it out, as with ``python -m http.server``.
+    whole or not at all, any other one is refused; a link to it stays. Cost: one copy of the run, and 2 MB.
+    Browsers do not let a page that was opened as a file read other files: hand it out, as with
+    ``python -m http.server``.
 
     Examples
     --------

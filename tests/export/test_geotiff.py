@@ -99,16 +99,26 @@ def test_without_the_library_the_error_says_what_to_install(tmp_path, monkeypatc
     assert not (tmp_path / "out" / "export").exists()
 
 
+GAUSSIAN = np.rad2deg(np.arcsin(np.polynomial.legendre.leggauss(16)[0]))
+
+
+@pytest.mark.parametrize("to", ["geotiff", "zarr"])
 @pytest.mark.parametrize(
     ("latitude", "key"),
-    [(np.array([10.0, 12.0, 15.0]), "unequal-cells"), (np.array([10.0]), "one-cell")],
+    [
+        (np.array([10.0, 12.0, 15.0]), "unequal-cells"),
+        (GAUSSIAN, "unequal-cells"),
+        (np.array([10.0]), "one-cell"),
+    ],
 )
-def test_cells_that_are_not_equal_are_refused(tmp_path, latitude, key):
-    pytest.importorskip("tifffile", reason="the extra [geotiff] is not installed")
+def test_cells_that_are_not_equal_are_refused(tmp_path, latitude, key, to):
+    if to == "geotiff":
+        pytest.importorskip("tifffile", reason="the extra [geotiff] is not installed")
     run = publish_run(tmp_path / "out", latitude=latitude, longitude=cells(0.0, 40.0, 4))
     with pytest.raises(ConfigurationError) as refusal:
-        export_run(run, to="geotiff")
+        export_run(run, to=to)
     assert refusal.value.key == key
+    assert not (tmp_path / "out" / "export").exists()
 
 
 def test_points_do_not_fit(tmp_path):

@@ -540,7 +540,7 @@ def test_maps_of_a_plane_are_drawn_and_written_in_its_system(tmp_path):
     plane = cagp.krige(TABLE, to={"resolution": 1000.0}, **{**IN_PLANE, "crs": None}, **NUMBERS)
     with pytest.raises(ConfigurationError) as refused:
         plane.cagp.to_geotiff(tmp_path / "none.tif")
-    assert refused.value.key == "system-of-geotiff"
+    assert refused.value.key == "no-epsg-number"
 
 
 def _places(system, unit):

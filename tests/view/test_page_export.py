@@ -41,9 +41,13 @@ def test_its_own_folder_is_replaced_and_no_other(tmp_path, world):
     folder = tmp_path / "page"
     folder.mkdir()
     export_page(world, folder)
-    (folder / "left over").write_text("")
-    export_page(world, folder)
-    assert not (folder / "left over").exists()
+    (tmp_path / "link").symlink_to(folder)
+    for named in (folder, tmp_path / "link"):
+        (folder / "left over").write_text("")
+        assert export_page(world, named) == named / "index.html"
+        assert not (folder / "left over").exists()
+    assert (tmp_path / "link").is_symlink()
+    assert list(tmp_path.glob(".*")) == []
     for name, content in (("notes.txt", "mine"), ("view.json", "{}"), ("view.json", "[")):
         other = tmp_path / f"{name}-{len(content)}"
         other.mkdir()
