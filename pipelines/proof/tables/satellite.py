@@ -24,8 +24,9 @@ TABLE = Table(
     "Satellite: land surface temperature",
     "Heaton et al. (2019), *A Case Study Competition Among Methods for Analyzing Large Spatial Data*; "
     "MODIS, 4 August 2016",
-    "Temperatures of 42,740 cells from 105,569 others; large clouds are held out. GPBoost with Matérn "
-    "1/2 is in [the comparison with other programs](peers.md#satellite-temperatures-a-public-benchmark).",
+    "Temperatures of 42,740 cells from 105,569 others; large clouds are held out. GPBoost conditions on its "
+    "default of 20 neighbours, and predicts from 60. More is on [another "
+    "page](peers.md#satellite-temperatures-a-public-benchmark).",
     "degC",
     problem,
     {"`krige`, nothing set": kriged()},
