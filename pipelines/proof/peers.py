@@ -1,8 +1,6 @@
 """Run a method of another program on a problem, in a process of its own environment."""
 
-import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +8,7 @@ import psutil
 
 from cagp_dist.predictive import Gaussian
 from pipelines.benchmarks.peers.catalogue import PEERS
-from pipelines.benchmarks.peers.environments import AbsentError, interpreter
+from pipelines.benchmarks.peers.environments import AbsentError, asked
 from pipelines.proof.problems import Answer, Drawn, Peer, Problem
 
 ADAPTERS = Path(__file__).parent / "adapters"
@@ -20,7 +18,6 @@ SCRIPTS = {
     "scikit-learn": "by_sklearn.py",
     "gpboost": "by_gpboost.py",
 }
-THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class UnavailableError(Exception):
@@ -39,13 +36,12 @@ def answer_of(peer: Peer, problem: Problem, environments: Path, *, limit_seconds
     if needed > psutil.virtual_memory().total:
         raise UnavailableError(f"would need {needed / 2**30:,.0f} GiB")
     try:
-        python = interpreter(PEERS[peer.program], environments)
-    except AbsentError as error:
-        raise UnavailableError(f"not installed: {error}") from error
-    with tempfile.TemporaryDirectory() as folder:
-        asked, answer = Path(folder) / "problem.npz", Path(folder) / "answer.npz"
-        np.savez(
-            asked,
+        found = asked(
+            PEERS[peer.program],
+            ADAPTERS / SCRIPTS[peer.program],
+            peer.method,
+            folder=environments,
+            limit_seconds=limit_seconds,
             X=problem.rows[[*problem.axes]].to_numpy(dtype=np.float64),
             y=problem.rows[problem.value].fillna(0.0).to_numpy(dtype=np.float64),
             U=problem.rows[[*peer.covariates]].to_numpy(dtype=np.float64),
@@ -53,30 +49,19 @@ def answer_of(peer: Peer, problem: Problem, environments: Path, *, limit_seconds
             wanted=problem.wanted,
             geographic=problem.geographic,
         )
-        kept = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-        command = [str(python), "-W", "ignore", str(ADAPTERS / SCRIPTS[peer.program]), peer.method]
-        try:
-            subprocess.run(
-                [*command, str(asked), str(answer)],
-                check=True,
-                capture_output=True,
-                text=True,
-                timeout=limit_seconds,
-                env=kept | THREADS,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise UnavailableError(f"not done after {limit_seconds:,.0f} s") from error
-        except subprocess.CalledProcessError as error:
-            lines = [line for line in error.stderr.splitlines() if line.strip()]
-            raise UnavailableError(lines[-1] if lines else f"ended with {error.returncode}") from error
-        with np.load(answer) as found:
-            mean, std = found["mean"], found["std"]
-            draws = found["draws"] if "draws" in found.files else None
-            return Answer(
-                Drawn(draws) if draws is not None else Gaussian(mean, np.maximum(std, 1e-12)),
-                mean,
-                np.median(draws, axis=1) if draws is not None else mean,
-                float(found["seconds"]),
-                float(found["processor_seconds"]),
-                float(found["peak_mebibytes"]),
-            )
+    except AbsentError as error:
+        raise UnavailableError(f"not installed: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise UnavailableError(f"not done after {limit_seconds:,.0f} s") from error
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in error.stderr.splitlines() if line.strip()]
+        raise UnavailableError(lines[-1] if lines else f"ended with {error.returncode}") from error
+    mean, draws = found["mean"], found.get("draws")
+    return Answer(
+        Gaussian(mean, np.maximum(found["std"], 1e-12)) if draws is None else Drawn(draws),
+        mean,
+        mean if draws is None else np.median(draws, axis=1),
+        float(found["seconds"]),
+        float(found["processor_seconds"]),
+        float(found["peak_mebibytes"]),
+    )

@@ -135,7 +135,8 @@ def test_the_bar_ends_in_a_point_where_values_lie_beyond_it(open_page, tmp_path,
     scale = scale_of(std.ravel(), colours=ERROR_BARS)
     assert (low, high) == (scale.low, scale.high)
     assert scale.extend == "max"
-    assert "Some values are larger than the colours tell." in browser.text("#legend-note")
+    said = browser.run("document.getElementById('bar').getAttribute('aria-label')")
+    assert said.endswith("; some values are larger")
     assert "9px" in browser.run("getComputedStyle(document.getElementById('ramp')).clipPath")
 
 
@@ -487,6 +488,19 @@ def test_the_export_works_from_a_folder_of_any_server(browser, tmp_path, world):
         True
     }
     assert index.is_file()
+
+
+@pytest.mark.exhaustive
+def test_unfinished_computation_that_cannot_be_read_says_so_only_where_it_is_looked_at(browser, tmp_path):
+    latitude, longitude = np.arange(-87.5, 90.0, 5.0), np.arange(2.5, 360.0, 5.0)
+    run = publish_viewed(tmp_path, latitude, longitude, unfinished=0.0)
+    flip(run / "map" / "t2m_std_computational" / "c.0.0.0")
+    with serve(run) as page:
+        browser.open(page.url)
+        assert browser.run("document.documentElement.dataset.shown") == "mean 2"
+        browser.run("document.querySelector('#layers [value=computation]').click()")
+        browser.until("!document.getElementById('failure').hidden")
+        assert "checksum" in browser.text("#failure")
 
 
 @pytest.mark.exhaustive

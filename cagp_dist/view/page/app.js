@@ -195,6 +195,8 @@ function legend(layer, range) {
   $("bar").dataset.range = range.join(" ");
   const beyond = beyondScale(shown.values, field.range);
   $("bar").dataset.beyond = beyond.join(" ");
+  const ends = beyond.length ? `; some values are ${beyond.join(", others ")}` : "";
+  $("bar").setAttribute("aria-label", `Colours from ${range.join(" to ")}${ends}`);
   $("ticks").replaceChildren(
     ...ticks(range).map(({ value, text }) => {
       const made = Object.assign(document.createElement("span"), { textContent: text });
@@ -204,8 +206,7 @@ function legend(layer, range) {
   );
   const marks = [field.hatch && "Hatched: the observations leave more than half of the variance there.",
     field.fade && "Faded: the observations tell little there."];
-  const ends = beyond.length && `Some values are ${beyond.join(", others ")} than the colours tell.`;
-  const notes = [layer.note, ends, ...(marked ? marks : [])];
+  const notes = [layer.note, ...(marked ? marks : [])];
   $("legend-note").textContent = notes.filter(Boolean).join(" ");
 }
 

@@ -13,6 +13,7 @@ from pipelines.benchmarks.peers.adapters.harness import Array
 from pipelines.benchmarks.peers.catalogue import Peer
 
 STAMP = "installed.txt"
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class AbsentError(Exception):
@@ -41,14 +42,32 @@ def interpreter(peer: Peer, folder: Path) -> Path:
     return python
 
 
-def asked(peer: Peer, adapter: Path, *arguments: str, folder: Path, **given: ArrayLike) -> dict[str, Array]:
-    """Give arrays to an adapter that reads and writes them by name, and what it answers."""
+def asked(
+    peer: Peer,
+    adapter: Path,
+    *arguments: str,
+    folder: Path,
+    limit_seconds: float | None = None,
+    **given: ArrayLike,
+) -> dict[str, Array]:
+    """Give arrays to an adapter that reads and writes them by name, on one thread, and what it answers.
+
+    Raises
+    ------
+    AbsentError
+        If the environment cannot be made.
+    subprocess.CalledProcessError, subprocess.TimeoutExpired
+        If it ends with an error, which has what was printed, or takes too long.
+    """
     python = interpreter(peer, folder)
+    kept = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     with tempfile.TemporaryDirectory() as scratch:
         problem, answer = Path(scratch) / "problem.npz", Path(scratch) / "answer.npz"
         np.savez(problem, **given)
-        command = [str(python), str(adapter), *arguments, str(problem), str(answer)]
-        subprocess.run(command, check=True, capture_output=True)
+        command = [str(python), "-W", "ignore", str(adapter), *arguments, str(problem), str(answer)]
+        subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=limit_seconds, env=kept | ONE_THREAD
+        )
         with np.load(answer) as found:
             return dict(found)
 
