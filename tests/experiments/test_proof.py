@@ -13,6 +13,7 @@ if str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))
 
 from cagp_dist.predictive import Gaussian
+from pipelines.benchmarks.peers import environments
 from pipelines.proof import peers
 from pipelines.proof.page import page
 from pipelines.proof.problems import Drawn, Joined, Peer, Problem, kriged, leave_one_out, scores
@@ -96,7 +97,7 @@ def adapters(tmp_path, monkeypatch) -> Path:
     (tmp_path / "harness.py").write_text((peers.ADAPTERS / "harness.py").read_text())
     (tmp_path / "by_pykrige.py").write_text(ADAPTER)
     monkeypatch.setattr(peers, "ADAPTERS", tmp_path)
-    monkeypatch.setattr(peers, "interpreter", lambda peer, folder: Path(sys.executable))
+    monkeypatch.setattr(environments, "interpreter", lambda peer, folder: Path(sys.executable))
     return tmp_path
 
 
