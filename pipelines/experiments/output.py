@@ -93,10 +93,11 @@ def save_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 @contextmanager
 def drawn(path: Path, *, width_inches: float = 9.0, height_inches: float = 3.4) -> Iterator["Figure"]:
     """Yield an empty figure and save it as a PNG file at the end."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with drawing_style():
+    with drawing_style(), rc_context({"text.parse_math": True}):  # powers of ten on logarithmic axes
         figure = Figure(figsize=(width_inches, height_inches), layout="constrained")
         yield figure
         figure.savefig(path, dpi=DPI, facecolor="white")

@@ -1,5 +1,7 @@
 """GSTools: a variogram fitted by least squares, then ordinary kriging, or with an external drift."""
 
+from contextlib import suppress
+
 import gstools
 import numpy as np
 from harness import Predicted, Seen, serve
@@ -22,6 +24,20 @@ def ordinary(seen: Seen) -> Predicted:
     return Predicted(np.asarray(mean), np.sqrt(np.maximum(variance, 0.0)))
 
 
+def directed(seen: Seen) -> Predicted:
+    """Ordinary kriging with variograms along and across the direction in which its model fits them best."""
+    where, found = tuple(seen.X.T), {}
+    for angle in np.radians(range(0, 180, 15)):
+        axes = gstools.rotated_main_axes(dim=2, angles=angle)
+        lags, values = gstools.vario_estimate(where, seen.y, direction=axes, angles_tol=np.pi / 8)
+        model = gstools.Exponential(dim=2, anis=0.5, angles=angle)
+        with suppress(RuntimeError):  # of fits that do not converge
+            *_, explained = model.fit_variogram(lags, values, nugget=True, return_r2=True)
+            found[explained] = model
+    mean, variance = gstools.krige.Ordinary(found[max(found)], where, seen.y)(tuple(seen.X_new.T))
+    return Predicted(np.asarray(mean), np.sqrt(np.maximum(variance, 0.0)))
+
+
 def external(seen: Seen) -> Predicted:
     """Kriging with covariates as external drifts; the variogram is that of what least squares leaves."""
     basis = np.column_stack([np.ones(len(seen.y)), seen.U])
@@ -33,4 +49,4 @@ def external(seen: Seen) -> Predicted:
 
 
 if __name__ == "__main__":
-    serve({"ordinary": ordinary, "external": external})
+    serve({"ordinary": ordinary, "directed": directed, "external": external})

@@ -29,6 +29,11 @@ TABLE = Table(
         '`krige(mean="elevation")`': kriged(covariates=["elevation"]),
         '`krige(transform="auto", mean="elevation")`': kriged(transform="auto", covariates=["elevation"]),
     },
-    usual_peers("elevation") | {"GPBoost, gamma likelihood": Peer("gpboost", "gamma", matrices=0.0)},
+    usual_peers("elevation")
+    | {
+        "PyKrige, ordinary kriging, ellipse by cross-validation": Peer("pykrige", "directed"),
+        "GSTools, ordinary kriging, directional variograms": Peer("gstools", "directed"),
+        "GPBoost, gamma likelihood": Peer("gpboost", "gamma", matrices=0.0),
+    },
     {},
 )
