@@ -51,7 +51,7 @@ def maps_of(
     names: Sequence[str],
     fields: Sequence[int],
     *,
-    observed: ObservedObject | None = None,
+    observed: Mapping[str, ObservedObject] | None = None,
     ax: "Axes | None" = None,
     scales: Mapping[str, ColourScale] | None = None,
     cmap: str | None = None,
@@ -82,8 +82,8 @@ def maps_of(
                     borders(panel, frame)
                 if with_lakes:
                     lakes(panel, frame)
-                if observed is not None:
-                    none = draw_observed(panel, frame, observed, dataset[name], where, field, scale)
+                if observed:
+                    none = draw_observed(panel, frame, observed[name], dataset[name], where, field, scale)
                     stamp = "; ".join(filter(None, [stamp, none]))
                 heading = stamp
                 if len(fields) == 1:
@@ -263,8 +263,7 @@ def draw_observed(
     seen = seen.only(frame.holds(seen.east, seen.north))
     if not seen.values.size:
         return "no observation"
-    is_mean = str(values.name).endswith("mean")
-    if is_mean and seen.values.size <= MOST_COLOURED:
+    if str(values.name).endswith(("mean", "median")) and seen.values.size <= MOST_COLOURED:
         norm = Normalize(scale.low, scale.high)
         marks(
             panel,

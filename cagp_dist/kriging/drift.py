@@ -150,12 +150,25 @@ class StaticColumn:
             )
         return values
 
+    def both_units(self, elsewhere: str) -> tuple[str, str]:
+        """Units here and elsewhere; where one is not stated, what the name ends in, if the other converts.
+
+        Values of ``elevation_m`` beside others in km are in metres.
+        """
+        ending = self.name.rpartition("_")[2]
+        if self.units and not elsewhere:
+            return self.units, ending if conversion(self.units, ending) else ""
+        if elsewhere and not self.units:
+            return ending if conversion(elsewhere, ending) else "", elsewhere
+        return self.units, elsewhere
+
     def brought(self, values: Array, units: str) -> Array:
         """Values of targets in the units of the observations."""
-        found = conversion(units, self.units) if units and self.units else (1.0, 0.0)
+        own, theirs = self.both_units(units)
+        found = conversion(theirs, own) if theirs and own else (1.0, 0.0)
         if found is None:
             raise DataError(
-                f"the drift {self.name!r} is in {self.units!r} at the observations and in {units!r} at the "
+                f"the drift {self.name!r} is in {own!r} at the observations and in {theirs!r} at the "
                 "targets, which do not convert; expected one quantity. Correct the units, or give the same.",
                 key="drift-units",
             )
@@ -297,7 +310,7 @@ def _tell_far(term: StaticField, targets: MapTargets, seen: Array, values: Array
     units = ("", "")
     if isinstance(term, StaticColumn):
         elsewhere = targets.static_units.get(term.name, "") or _units_of(targets.fields.get(term.name))
-        units = term.units, elsewhere
+        units = term.both_units(elsewhere)
     size = max(abs(low), abs(high)), max(abs(least), abs(most))
     gross = (
         stated

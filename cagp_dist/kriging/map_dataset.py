@@ -492,7 +492,11 @@ def in_units_of_data(
         result["probability_zero"] = (
             mean.dims,
             least,
-            {"long_name": f"probability that {what} is {zero}", "units": "1"},
+            {
+                "long_name": f"probability that {what} is {zero}",
+                "units": "1",
+                "comment": "Without the noise of an observation: exceedance(of='observation') counts it.",
+            },
         )
     result["predictive_std"].attrs["comment"] = "With usual noise, the median of all places."
     result.attrs |= {

@@ -15,7 +15,7 @@ from cagp_dist.fields.observed_objects import Source
 from cagp_dist.kriging.drawn_charts import draw_series, draw_variogram, time_axis_of
 from cagp_dist.kriging.drawn_folds import draw_folds
 from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, maps_of, own_figure, stamp_of
-from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of
+from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of, stems_of
 from cagp_dist.kriging.result_model import model_of, observed_beside
 from cagp_dist.text import nearest
 from cagp_dist.variables.units import symbol
@@ -258,7 +258,12 @@ def _maps(
 ) -> "Figure":
     """Draw variables at the fields that are chosen of one like them, with observations in its units."""
     where = located(dataset)
-    observed = None if observations is None else observed_beside(observations, like, dataset)
+    observed = {}
+    if observations is not None:
+        if len(stems_of(dataset)) > 1:
+            observed = {name: observed_beside(observations, dataset[name], dataset) for name in names}
+        else:
+            observed = dict.fromkeys(names, observed_beside(observations, like, dataset))
     fields = fields_of(like, where, field=field, time=time)
     return maps_of(
         dataset,
@@ -355,9 +360,5 @@ def _written(moment: object) -> str:
 
 
 def _mean_and_std(dataset: xr.Dataset) -> list[str]:
-    """Name mean and standard deviation of a result."""
-    try:
-        stem = stem_of(dataset)
-    except ArgumentError:
-        stem = ""
-    return [f"{stem}mean", f"{stem}std"]
+    """Name mean and standard deviation of a result, of each of its variables."""
+    return [f"{stem}{kind}" for stem in stems_of(dataset) or [""] for kind in ("mean", "std")]

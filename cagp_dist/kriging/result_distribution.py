@@ -166,12 +166,17 @@ class ResultDistribution:
         return self.like.copy(data=values).drop_attrs(deep=False).assign_attrs(kept)
 
 
+def stems_of(dataset: xr.Dataset) -> list[str]:
+    """Find what precedes ``mean`` and ``std`` in the names of a result, of each variable."""
+    if {"mean", "std"} <= set(dataset.data_vars):
+        return [""]
+    stems = [str(name).removesuffix("mean") for name in dataset.data_vars if str(name).endswith("_mean")]
+    return [stem for stem in stems if f"{stem}std" in dataset.data_vars]
+
+
 def stem_of(dataset: xr.Dataset) -> str:
     """Find what precedes ``mean`` and ``std`` in the names of a result: nothing, or ``t2m_`` in runs."""
-    if {"mean", "std"} <= set(dataset.data_vars):
-        return ""
-    stems = [str(name).removesuffix("mean") for name in dataset.data_vars if str(name).endswith("_mean")]
-    found = [stem for stem in stems if f"{stem}std" in dataset.data_vars]
+    found = stems_of(dataset)
     if len(found) != 1:
         there = ", ".join(map(repr, dataset.data_vars)) or "no variables"
         raise ArgumentError(

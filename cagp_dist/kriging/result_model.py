@@ -18,6 +18,7 @@ from cagp_dist.fields.selection import ANYWHERE, Asked
 from cagp_dist.kernels import DEPTH, Kernel
 from cagp_dist.kriging.map_dataset import MEAN_TERMS, READ_WITH, noise_text
 from cagp_dist.kriging.observed_areas import OBSERVED_AREAS
+from cagp_dist.kriging.result_distribution import stems_of
 from cagp_dist.means import MEANS
 from cagp_dist.space import Plane, moved, plane_of
 from cagp_dist.space.systems import has_system
@@ -106,21 +107,27 @@ class Shown(NamedTuple):
 def observed_beside(
     observations: "Source | Kriging", field: xr.DataArray, result: xr.Dataset
 ) -> ObservedObject:
-    """Read observations as `krige` does, or take those of a fitted `Kriging`, in the units of a field."""
+    """Read observations as `krige` does, or take those of a fitted `Kriging`, in the units of a field.
+
+    Beside a result of several variables they are those of the field's own.
+    """
     from cagp_dist.kriging.kriging_model import Kriging
 
+    variable = _variable_of(field, result)
     if isinstance(observations, Kriging):
         observed = observations._fitted()[0]
+        observed = next((each for each in observed.variables if each.name == variable), observed)
     else:
+        value = {} if variable is None else {"value": variable}
         asked = asked_of(result, observations)
         settings, plane = _settings_of(result, asked), _columns_of(asked)
         try:
-            observed = read(observations, crs=asked.crs, limits=True, **settings)
+            observed = read(observations, crs=asked.crs, limits=True, **settings | value)
         except CagpError:
             if settings.keys() <= {"columns"} and settings.get("columns", {}) == plane:
                 raise
             # others than the result was made from
-            observed = read(observations, crs=asked.crs, columns=plane, limits=True)
+            observed = read(observations, crs=asked.crs, columns=plane, limits=True, **value)
     own, wanted = (str(each.get("units", "")) for each in (observed.attributes, field.attrs))
     if own and wanted and plain_units(own) != plain_units(wanted):
         raise ArgumentError(
@@ -128,6 +135,13 @@ def observed_beside(
             key="units",
         )
     return observed
+
+
+def _variable_of(field: xr.DataArray, result: xr.Dataset) -> str | None:
+    """Name the variable that a field is of, in a result of several."""
+    stems = stems_of(result)
+    own = [stem for stem in stems if str(field.name).startswith(stem)]
+    return max(own, key=len).removesuffix("_") if own and len(stems) > 1 else None
 
 
 def _settings_of(result: xr.Dataset, asked: Asked) -> dict[str, Any]:

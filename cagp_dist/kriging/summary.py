@@ -1,7 +1,7 @@
 """What a map was made with, and why it says nothing, in a few lines of text."""
 
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import combinations, groupby
 from math import sqrt
 
 import numpy as np
@@ -61,7 +61,9 @@ def _where_and_when(points: Observations) -> str:
     if points.in_time:
         count = [len(np.unique(each, axis=0)) for each in (points.positions, points.hours)]
         return f"{counted(count[0], 'place')} and {counted(count[1], 'time')}"
-    places = counted(points.there.size, "place")
+    beside = points.beside.get(VARIABLE)  # places of several variables are there once for each
+    apart = points.there if beside is None else np.unique(points.positions[points.there], axis=0)
+    places = counted(len(apart), "place")
     if points.fields == 1:
         return places
     return f"{places} and {counted(points.fields, 'field' if points.dates() is None else 'time')}"
@@ -83,8 +85,11 @@ def _spreads(observed: ObservedObject, learned: FittedModel, noise: str, unit: s
         said = f"{own.min():.4g}" if np.ptp(own) == 0.0 else f"{own.min():.4g} to {own.max():.4g}"
         yield f"{name:12} prior std {sqrt(variances[label]):.4g}, noise std {said}"
     if learned.correlations is not None:
-        for pair, value in learned.correlations.attributes(names).items():
-            yield f"             {pair.replace('_', ' ')} {value:.3g}"
+        values, errors = learned.correlations
+        for first, second in combinations(range(len(names)), 2):
+            error = errors[first, second]
+            said = f"{values[first, second]:.3g}" + ("" if np.isnan(error) else f" ± {error:.2g}")
+            yield f"             correlation {names[first]} {names[second]} {said}"
 
 
 def _all_errors(observed: ObservedObject, learned: FittedModel) -> str:

@@ -53,6 +53,7 @@ POWERS = 0.0, 2.0  # of Box and Cox
 MOST_VALUES = 2_000  # by which transforms of values with zeros are compared
 
 # Log-likelihood from which on a transform is proposed; the part of zeros, and how many, and different others
+FAR_ABOVE = 3.0  # times the largest observation, where the mean of a map does not follow from the values
 WORTH_A_WORD, LEAST_ZEROS, FEWEST_ZEROS = 6.0, 0.1, 5
 
 DEGREES = ("degree", "degrees", "deg", "°")  # units of directions
@@ -372,17 +373,18 @@ def _has_terms(observed: Observations, learned: FittedModel) -> bool:
 def advice_of_means(mean: Array, likely: Array, observed: Observations, *, in_job: bool = False) -> str:
     """Say where means (...) of the values come from a tail that no value shows; or nothing.
 
-    There they are above the largest observation and above ``likely`` (...), what one value in twenty exceeds.
+    There they are above the largest observation, and three times as large or above ``likely`` (...), what one
+    value in twenty exceeds.
     """
     largest = float(np.nanmax(observed.values_in_units))
-    beyond = np.count_nonzero((mean > largest) & (mean > likely))
+    beyond = np.count_nonzero((mean > largest) & ((mean > likely) | (mean > FAR_ABOVE * largest)))
     if not beyond or observed.transform is None:
         return ""
     return (
         f"At {beyond:,} of {np.count_nonzero(np.isfinite(likely)):,} places the mean is above the largest "
-        f"observation, {largest:.4g}, and above what one value in twenty exceeds: it follows from a tail of "
-        f"{observed.transform.text} that no observation shows. Take the median, which does not "
-        f"depend on it, or {_asking('auto', in_job)}, which compares transforms."
+        f"observation, {largest:.4g}, and up to {float(np.nanmax(mean)):.3g}: it follows from a tail of "
+        f"{observed.transform.text} that no observation shows. Take the median, which does not depend on it. "
+        f"{_asking('auto', in_job)} compares transforms and may choose one with less of a tail."
     )
 
 

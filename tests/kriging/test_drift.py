@@ -290,6 +290,14 @@ def test_units_of_a_drift_are_converted_or_refused(region, elevation):
         for to in (other, other.to_dataset()):
             found = cagp.krige(heights, to=to, **settings)
             np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
+    ending = table | {"elevation_m": height[:90]}  # which converts to km, and is in metres
+    for unit, factor in (("km", 1e-3), ("m", 1.0)):
+        other = (factor * elevation).rename("elevation_m").assign_attrs(units=unit)
+        found = cagp.krige(ending, to=other, **settings | {"mean": "elevation_m"})
+        np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
+    ending = table | {"elevation_m (km)": 1e-3 * height[:90]}
+    found = cagp.krige(ending, to=elevation.rename("elevation_m"), **settings | {"mean": "elevation_m"})
+    np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
     with pytest.raises(DataError) as refused:
         cagp.krige(heights, to=elevation.assign_attrs(units="Pa"), **settings)
     assert refused.value.key == "drift-units"

@@ -249,10 +249,26 @@ def test_what_else_a_model_of_several_variables_gives() -> None:
     assert left.sizes["scored"] == 2
     assert left["rmse"].sel(scored="tmin") > 0.0
     assert set(left["variable"].values) == {"tmin", "tmax"}
-    assert "correlation tmin tmax" in model.summary()
+    assert model.summary().count("correlation") == 1
+    assert "correlation tmin tmax 0." in model.summary()
+    assert "at 30 places" in model.summary()
     with pytest.raises(ArgumentError) as refused:
         model.variogram()
     assert refused.value.key == "variogram-of-columns"
+
+
+def test_each_variable_is_drawn_with_its_own_observations() -> None:
+    table, _ = _simulated(30, 9)
+    found = cagp.krige(table, to=1.0, value=["tmin", "tmax"], prior=GIVEN, progress=False)
+    model = cagp.Kriging(value=["tmin", "tmax"], prior=GIVEN, progress=False).fit(table)
+    for observations in (table, model):
+        figure = found.cagp.plot(observations=observations)
+        for panel, name in zip(figure.axes[::2], ("tmin", "tmax"), strict=False):
+            assert name in panel.get_title(loc="left")
+            (dots,) = [
+                each for each in panel.collections if each.get_offsets().shape[0] == table[name].count()
+            ]
+            np.testing.assert_allclose(np.sort(dots.get_array()), np.sort(table[name].dropna()))
 
 
 def test_a_variable_is_not_starved_by_gaps() -> None:

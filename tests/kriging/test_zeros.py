@@ -1,5 +1,7 @@
 """Rain: zeros are censored, and maps have the probability of none."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -7,6 +9,7 @@ from scipy.special import ndtr
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.pipeline.censoring import DRAWS, drawn
+from cagp_dist.pipeline.transform_choice import advice_of_means
 
 RNG = np.random.default_rng(1)
 LAT, LON = RNG.uniform(47.0, 53.0, 60), RNG.uniform(0.0, 9.0, 60)
@@ -87,6 +90,15 @@ def test_a_mean_that_is_that_of_a_tail_is_warned_of():
         found = cagp.krige(RAIN, to=everywhere, transform="log", prior=wide, progress=False)
     assert (found["mean"] > RAIN["rain (mm)"].max()).any()
     assert 'transform="auto"' in found.attrs["values_advice"]
+
+
+def test_a_mean_far_above_every_gauge_is_warned_of_though_one_value_in_twenty_is_larger():
+    """As of fields of logarithms with a large variance, whose 95 % quantiles are above their means."""
+    seen = SimpleNamespace(values_in_units=np.array([[1.0, 5.0, 18.0]]), transform=cagp.BoxCox(0.0))
+    means = np.array([4.0, 19.0, 53.0, 55.0, 187.0])
+    said = advice_of_means(means, np.full(5, 200.0), seen)
+    assert said.startswith("At 2 of 5 places the mean is above the largest observation, 18, and up to 187:")
+    assert advice_of_means(means[:3], np.full(3, 200.0), seen) == ""
 
 
 def test_draws_and_scores_of_rain_are_never_below_zero(model):
