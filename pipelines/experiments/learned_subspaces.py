@@ -1,4 +1,4 @@
-"""The subspace of learnt actions: their distance to the leading eigenvectors, and the parts of the variance.
+"""The subspace of learned actions: their distance to the leading eigenvectors, and the parts of the variance.
 
     python -m pipelines.experiments.learned_subspaces [--quick] [--output FOLDER]
 
@@ -6,15 +6,15 @@
 quadratic mean. 64 block-sparse actions climb the evidence lower bound, with the hyperparameters, from those
 of the likelihood's maximum and means of blocks. After some steps the span of the actions is compared with
 that of the 64 leading eigenvectors of G, at the hyperparameters of that step: the Grassmann distance is the
-root of the sum of squared principal angles. Beside them stand directions that are not learnt: random ones,
+root of the sum of squared principal angles. Beside them stand directions that are not learned: random ones,
 means of blocks, and the Krylov space in which conjugate gradients move.
 
 Then the variance at the others is taken apart, with the hyperparameters of the likelihood's maximum and with
-those that were learnt: the mathematical part is what the exact posterior has, the computational part what a
+those that were learned: the mathematical part is what the exact posterior has, the computational part what a
 method adds for what it did not compute. 64 inducing points among those observed (SGPR) state a variance of
-their own, and nothing is added. The entries of the learnt actions are in both cases those of the last step.
+their own, and nothing is added. The entries of the learned actions are in both cases those of the last step.
 
-Prints two tables, draws both for the hyperparameters that were learnt, and writes ``learned-subspaces.zarr``.
+Prints two tables, draws both for the learned hyperparameters, and writes ``learned-subspaces.zarr``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,8 +55,8 @@ STEPS, QUICK_STEPS = 100, 10
 CANDIDATES = 8
 """Points for each inducing point among which it is looked for."""
 
-DIRECTIONS = ("learnt", "conjugate gradients", "means of blocks", "random")
-LEARNT, CG, FIXED, INDUCING = "learnt", "conjugate gradients", "means of blocks", "inducing points"
+DIRECTIONS = ("learned", "conjugate gradients", "means of blocks", "random")
+LEARNT, CG, FIXED, INDUCING = "learned", "conjugate gradients", "means of blocks", "inducing points"
 EXACT = "exact"
 METHODS = (LEARNT, CG, FIXED, INDUCING)
 COLOURS = dict(zip((*METHODS, "random"), (ACCENT, "#d9772b", "#2a9168", "#8a63b5", "#777777"), strict=True))
@@ -282,7 +282,7 @@ def dataset(
             "latitude": (("point",), data.latitude),
             "longitude": (("point",), data.longitude),
         },
-        attrs={"title": "Span and variances of learnt actions over Europe"},
+        attrs={"title": "Span and variances of learned actions over Europe"},
     )
 
 
