@@ -43,7 +43,7 @@ def test_scripts_print_tables_and_draw_figures(name, figures, tmp_path, capsys, 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "rows"),
-    [("ellipses", 7), ("shared_labels", 13), ("depth", 5), ("time_by_size", 7)],
+    [("sample_grid", 25), ("ellipses", 7), ("shared_labels", 13), ("depth", 5), ("time_by_size", 7)],
 )
 def test_scripts_print_finite_numbers(name, rows, capsys):
     if name == "depth" and not script(name).DATA.exists():
