@@ -532,8 +532,16 @@ def test_example_writes_a_job_on_stations_that_can_be_done(tmp_path, monkeypatch
 
 
 def test_help_shows_the_brackets_of_tables():
-    assert "as in [cluster] scheduler" in cagp("plan", "--help").stdout
+    assert "[cluster] scheduler" in cagp("plan", "--help").stdout
     assert "[prior]" in cagp("fit", "--help").stdout
+
+
+def test_help_names_every_kind_of_scheduler_and_a_solver_that_is_enough():
+    from cagp_dist.runtime.schedulers import SCHEDULERS
+
+    said = cagp("run", "--help").stdout
+    assert set(SCHEDULERS) <= set(re.findall(r"\w+", said[said.index("--scheduler") : said.index("--insecure")]))
+    assert "auto, the default, chooses one and is enough" in said
 
 
 def test_version():

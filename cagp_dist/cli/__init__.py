@@ -69,7 +69,11 @@ class _JobCommand(TyperCommand):
         from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
         from cagp_dist.solvers.registry import SOLVERS
 
-        families = {"Sources": SOURCE_FORMS, "Kernels": KERNEL_FORMS, "Solvers": ("auto", *SOLVERS)}
+        families = {
+            "Sources": SOURCE_FORMS,
+            "Kernels": KERNEL_FORMS,
+            "Solvers (auto, the default, chooses one and is enough)": ("auto", *SOLVERS),
+        }
         names = [f"  {family}: {', '.join(families[family])}" for family in families]
         return "\n\n".join([self._examples, "In a job file:", *names, f"  Schedulers: {EXPECTED_SCHEDULER}"])
 
@@ -266,7 +270,10 @@ def fit_command(
 
 @app.command("ingest", epilog=_examples("cagp ingest job.toml", "cagp ingest job.toml --times 2017-04"))
 def ingest_command(job: JobFile, times: Times = None, debug: Debug = False) -> None:
-    """Fetch the observations of a job into its output folder; times already there are not fetched again."""
+    """Read or download the observations of a job and keep them in its output folder; solve nothing.
+
+    Times that the folder has already are not read again. `cagp run` does this by itself.
+    """
     with reported_errors(debug=debug), Display() as display:
         from cagp_dist.service.run import ingest_only
 

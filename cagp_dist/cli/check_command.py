@@ -47,9 +47,9 @@ def check_command(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Print the observations that all others contradict, the worst first, and what would make them right.
+    """List observations that disagree with their neighbours, the worst first, and what would make them right.
 
-    Each value is predicted from the others. For a table, --output writes all its rows, with the columns flag,
+    Each value is predicted from all others. For a table, --output writes all its rows, with the columns flag,
     expected, expected_std and suggestion. A job file already says what its observations are, and what is
     known of kernel, noise and mean.
     """

@@ -29,8 +29,9 @@ Scheduler = Annotated[
     str | None,
     option(
         metavar="NAME",
-        help="Where to compute, as in \\[cluster] scheduler of a job (`cagp run --help` lists the names); "
-        "overrides the job file and DASK_SCHEDULER_ADDRESS.",
+        help="Where to compute, as in \\[cluster] scheduler of a job: local, serial, slurm, pbs, the address of "
+        "a Dask scheduler, such as tcp://127.0.0.1:8786, or its .json file. Overrides the job file and "
+        "DASK_SCHEDULER_ADDRESS.",
     ),
 ]
 Insecure = Annotated[
@@ -67,7 +68,12 @@ Output = Annotated[
 OutputFolder = Annotated[Path, argument(metavar="OUT", help="Output folder.")]
 Root = Annotated[str, argument(metavar="OUT", help="Output folder or s3://BUCKET/PATH.")]
 PublishUnconverged = Annotated[
-    bool, typer.Option("--publish-unconverged", help="Publish a run even if it did not converge.")
+    bool,
+    typer.Option(
+        "--publish-unconverged",
+        help="Publish a run even if its solver ended before it reached what the job asks for, or became "
+        "unstable. Its numbers may then be wrong. The exit code is still 3.",
+    ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 

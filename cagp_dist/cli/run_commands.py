@@ -24,7 +24,10 @@ DRIFTED = 4
 def list_all(root: Root, debug: Debug = False) -> None:
     """List the runs of an output folder with times, source, solver, status and scores; * is the current one.
 
-    The column "made" is in UTC. The first digits of a key are enough to name a run: `cagp open OUT/KEY`.
+    The column "made" is in UTC, and "status" says how the solve ended. "error bars" says whether held-out
+    values lie inside them as often as they should: consistent (no fault found), undecided (too few values to
+    tell), too-narrow, too-wide, or wrong-shape (too narrow at some levels, such as 99 %, and too wide at
+    others). The first digits of a key are enough to name a run: `cagp open OUT/KEY`.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.published_runs import list_runs
@@ -73,8 +76,6 @@ def prune_command(
 ) -> None:
     """Remove old runs of an output folder, with their reports; the current run always stays.
 
-    With "pack" in the rule, old runs are packed instead, each into one file that `cagp unpack` restores.
-
     Observations and exported files are not touched. A job whose run was removed runs again when you call
     it. Exit code 75 means that another process is writing there.
     """
@@ -93,7 +94,10 @@ def unpack_command(
     ],
     debug: Debug = False,
 ) -> None:
-    """Restore a packed run; every file is compared with its checksum."""
+    """Unpack a run that an earlier version packed into one file, OUT/packed/KEY.zip.
+
+    The run is then in OUT/runs again, for all commands. Every file is compared with its checksum.
+    """
     with reported_errors(debug=debug):
         from cagp_dist.store.packed import unpack_run
 
@@ -144,7 +148,7 @@ def export(
         typer.Option(
             metavar="NAME",
             help="Group of the run, such as map; may be repeated.",
-            show_default="all that fit",
+            show_default="all groups that FORMAT can hold",
         ),
     ] = None,
     target: Annotated[
