@@ -76,6 +76,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
+def missed(count: int, of: int) -> str:
+    """Begin a sentence about selected times of which some, or the only one, are missing."""
+    if of == 1:
+        return "the selected time is"
+    return f"{count:,} of {of:,} selected times {'is' if count == 1 else 'are'}"
+
+
 def alternatives(names: Iterable[str], *others: str) -> str:
     """Write names in quotes, and other things as they are, with "or" before the last."""
     words = [*(f'"{name}"' for name in names), *others]

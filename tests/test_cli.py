@@ -540,7 +540,8 @@ def test_help_names_every_kind_of_scheduler_and_a_solver_that_is_enough():
     from cagp_dist.runtime.schedulers import SCHEDULERS
 
     said = cagp("run", "--help").stdout
-    assert set(SCHEDULERS) <= set(re.findall(r"\w+", said[said.index("--scheduler") : said.index("--insecure")]))
+    option = said[said.index("--scheduler") : said.index("--insecure")]
+    assert set(SCHEDULERS) <= set(re.findall(r"\w+", option))
     assert "auto, the default, chooses one and is enough" in said
 
 

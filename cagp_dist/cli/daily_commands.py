@@ -173,7 +173,7 @@ def _list(root: Path, times: "Times", damaged: Mapping[str, Exception]) -> None:
     for time in np.union1d(times, records.times()):
         day, run = records.failed.get(written_day(time)), runs.get(time)
         if day is not None:
-            typer.echo(in_one_line(f"failed before: {day.line()}"))
+            typer.echo(in_one_line(f"{day.word} before: {day.line()}"))
         else:
             earlier = run is not None and run.numerical_version != numerical_version()
             unsolved = "given up" if written_day(time) in records.given_up else "new"
@@ -199,7 +199,7 @@ def status_command(
     """Show the state of an output folder: days done, failed, missing and preliminary, drift, disk and runs.
 
     A day is missing if a pass has planned it but not reached it. Exit code 6: some days have failed or are
-    missing. 75: the data of all failed days are not there yet.
+    missing. 75: otherwise, the data of some days are not there yet, which is no failure.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.metrics import exposition, state_families

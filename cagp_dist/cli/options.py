@@ -29,8 +29,8 @@ Scheduler = Annotated[
     str | None,
     option(
         metavar="NAME",
-        help="Where to compute, as in \\[cluster] scheduler of a job: local, serial, slurm, pbs, the address of "
-        "a Dask scheduler, such as tcp://127.0.0.1:8786, or its .json file. Overrides the job file and "
+        help="Where to compute, as in \\[cluster] scheduler of a job: local, serial, slurm, pbs, the address "
+        "of a Dask scheduler, such as tcp://127.0.0.1:8786, or its .json file. Overrides the job file and "
         "DASK_SCHEDULER_ADDRESS.",
     ),
 ]

@@ -11,7 +11,7 @@ from cagp_dist.errors import AbsentTimeError, ConfigurationError, DataError
 from cagp_dist.remedies import Setting
 from cagp_dist.space import CRSLike
 from cagp_dist.space.systems import written_system
-from cagp_dist.text import counted, shown_time
+from cagp_dist.text import counted, missed, shown_time
 from cagp_dist.variables import T2M, Transform
 
 Area = tuple[float, float, float, float]
@@ -166,7 +166,7 @@ def time_positions(available: Times, wanted: Times | None) -> Indices:
         examples = ", ".join(shown_time(time) for time in absent[:3]) + (", ..." if absent.size > 3 else "")
         there = counted(np.unique(available).size, "time")
         raise AbsentTimeError(
-            f"{absent.size} of {wanted.size} selected times are not in the source: {examples}. It has "
+            f"{missed(absent.size, wanted.size)} not in the source: {examples}. It has "
             f"{there} from {shown_time(available.min())} to {shown_time(available.max())}.",
             key="absent-times",
         )

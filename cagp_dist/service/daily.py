@@ -83,7 +83,8 @@ class Day:
     def line(self) -> str:
         """Say it in one line."""
         if self.failed is not None:
-            return f"{'waiting: ' if self.waits else 'failed: '}{self.failed.line()}"
+            what = "waiting" if self.waits else self.failed.word
+            return f"{what}: {self.failed.line()}"
         assert self.time is not None  # of what has not failed
         if self.given_up:
             return f"{shown_time(self.time)}: removed or given up while it was solved, and left out"

@@ -65,10 +65,18 @@ class FailedDay:
     def line(self) -> str:
         """Say it in one line."""
         since = f" since {self.since}" if self.since and self.tries > 1 else ""
+        wait = dt.timedelta(hours=_wait_hours(self))
+        last = (dt.datetime.fromisoformat(self.again) - wait).isoformat(timespec="seconds")
+        then = f"tried again from {self.again}" if wait else "the next pass tries again"
         return (
-            f"{self.what}: {self.kind}, tried {counted(self.tries, 'time')}{since}, again from {self.again}. "
+            f"{self.what}: {self.kind}, tried {counted(self.tries, 'time')}{since}, last {last}; {then}. "
             f"{self.reason}"
         )
+
+    @property
+    def word(self) -> str:
+        """Say in a word what became of it: data that are not there yet are no failure."""
+        return "no data yet" if self.kind == NOT_READY else "failed"
 
     @property
     def lasting(self) -> bool:

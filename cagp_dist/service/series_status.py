@@ -31,6 +31,7 @@ from cagp_dist.text import bytes_text, counted, shown_time
 from cagp_dist.versions import numerical_version
 
 SHOWN = 10  # days of a kind that are listed; the others are counted
+HOURS_SHOWN = 72.0  # of an age; a longer one is shown in days
 MOST_STEPS = 1_000_000  # of a series in which gaps are looked for
 
 
@@ -152,13 +153,19 @@ class SeriesStatus:
             found.append(f"earlier      {_some(self.earlier)}, of an earlier numerical version: daily --redo")
         if self.given_up.size:
             found.append(f"given up     {_some(self.given_up)}: daily --retry")
-        days = len(self.failed_days)
+        failed = [day for day in self.failed if day.kind != NOT_READY]
         files = len(self.unreadable)
         beside = f", {counted(files, 'file')} that cannot be read" if files else ""
-        if lasting := sum(day.lasting for day in self.failed):
+        if lasting := sum(day.lasting for day in failed):
             beside += f"; {lasting} of them {LASTING_TRIES} times or more: look at what is wrong"
-        found.append(f"failed       {counted(days, 'day')}{beside}")
-        found += [f"  {day.line()}" for day in self.failed]
+        found.append(f"failed       {counted(len(failed) - files, 'day')}{beside}")
+        found += [f"  {day.line()}" for day in failed]
+        if absent := [day for day in self.failed if day.kind == NOT_READY]:
+            days = sum(not day.is_file for day in absent)
+            written = len(absent) - days
+            beside = f", {counted(written, 'file')} being written" if written else ""
+            found.append(f"no data yet  {counted(days, 'day')}{beside}")
+            found += [f"  {day.line()}" for day in absent]
         if said := self.left_out():
             found.append(f"left out     {said}")
         if isinstance(self.drift, DriftOfSeries):
@@ -217,12 +224,11 @@ class HealthLimits:
         found = []
         if self.max_age is not None:
             moment = np.datetime64((now or dt.datetime.now(dt.UTC)).replace(tzinfo=None), "m")
-            limit = f"at most {self.max_age / np.timedelta64(1, 'h'):g} h"
+            limit = f"at most {_age(self.max_age)}"
             if status.newest is None:
                 found.append(f"there is no time, of {limit}")
             elif moment - status.newest > self.max_age:
-                hours = (moment - status.newest) / np.timedelta64(1, "h")
-                found.append(f"the newest time is {hours:.0f} h old, {limit}")
+                found.append(f"the newest time is {_age(moment - status.newest)} old, {limit}")
         failed = sum(day.kind != NOT_READY for day in status.failed_days)
         for what, count, most in (
             (f"{counted(failed, 'day')} failed", failed, self.max_failed),
@@ -249,6 +255,13 @@ class HealthLimits:
         elif drift is not None and drift.alarm:
             found.append(drift.alarms())
         return found
+
+
+def _age(span: np.timedelta64) -> str:
+    """Write an age in hours, beyond three days in days."""
+    hours = float(span / np.timedelta64(1, "h"))
+    shown, unit = (hours, "h") if hours <= HOURS_SHOWN else (hours / 24.0, "days")
+    return f"{shown:.1f}".removesuffix(".0") + f" {unit}"
 
 
 def status_of(root: Path) -> SeriesStatus:

@@ -41,6 +41,7 @@ from cagp_dist.store.durable_files import disk_errors, sync, sync_tree
 from cagp_dist.store.lock import held
 from cagp_dist.store.published_variables import CONVENTIONS
 from cagp_dist.store.zarr_arrays import content_sha256, open_group, write_group
+from cagp_dist.text import missed
 from cagp_dist.variables import variable_of
 
 _ROOT = {"Conventions": CONVENTIONS, "title": "Ingested fields, one group per batch of times"}
@@ -249,7 +250,7 @@ def _wanted(store: Path, available: Times, times: Sequence[str] | Times | None) 
     if absent.size or wanted.size == 0:
         example = f" (such as {_shown(absent[0])})" if absent.size else ""
         raise DataError(
-            f"{absent.size} of {wanted.size} selected times are not in {store}{example}. It has "
+            f"{missed(absent.size, wanted.size)} not in {store}{example}. It has "
             f"{available.size} times from {_shown(available[0])} to {_shown(available[-1])}. "
             "Ingest the others first.",
             key="absent-times",

@@ -390,7 +390,7 @@ WRONG = {
     "noise that is no column": ({"observations": {"noise_std": "sd"}}, "has no column 'sd'"),
     "a level": ({"observations": {"level": 850}}, "level is 850, for fields on a grid"),
     "an empty area": ({"observations": {"area": [-10.0, 0.0, -20.0, 5.0]}}, "no measurement in the area"),
-    "another time": ({"observations": {"times": ["2021-01-01"]}}, "1 of 1 selected times are not in"),
+    "another time": ({"observations": {"times": ["2021-01-01"]}}, "the selected time is not in"),
     "too many folds": (
         {"design": {"test": {"kind": "folds", "count": 50, "blocks_degrees": 40.0}}},
         r"\[design\] test: the 60 places lie in \d+ blocks?, .* make the blocks smaller",
