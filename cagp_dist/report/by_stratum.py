@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.verification.strata import CHANCE, FEWEST_OBSERVATIONS
+from cagp_dist.calibration.verification.strata import (
+    CHANCE,
+    FEWEST_OBSERVATIONS,
+    FIFTHS,
+    LAGS,
+    by_latitude,
+    by_surface,
+)
 from cagp_dist.report.run_reader import OpenGroup
 from cagp_dist.report.wording import percent
 from cagp_dist.store.published_variables import (
@@ -19,6 +27,9 @@ from cagp_dist.store.published_variables import (
 )
 from cagp_dist.variables import T2M
 from cagp_dist.variables.units import amount
+
+if TYPE_CHECKING:
+    from cagp_dist.report.published import PublishedRun
 
 HEADLINE = 0.9  # The level of which page and table speak in words
 
@@ -120,13 +131,31 @@ def _held(found: ByStratum, distribution: str, level: str, *, again: bool = Fals
     explained = (off <= found.reach(distribution))[1:]
     furthest = 1 + int(np.argmax(off[1:]))
     share = f"{100.0 * inside[furthest]:.0f} %"
-    counts = f"{np.count_nonzero(explained)} of {explained.size}"
+    counts = f"{np.count_nonzero(explained)} of the {explained.size}"
     if again:
         return f"{counts}; the largest difference is at {found.names[furthest]}, with {share}."
     return (
-        f"In {counts} groups, the coverage of the {level} error bars is within the 95 % range that chance "
+        f"In {counts} groups listed below, the coverage of the {level} error bars is within the 95 % range that chance "
         f"explains; the largest difference is at {found.names[furthest]}, with {share} inside."
     )
+
+
+def left_out(found: ByStratum, run: "PublishedRun") -> str:
+    """Name the groups that have too few observations to be listed; empty if there are none."""
+    points = run.points
+    every: list[str] = []
+    if run.space.has_latitudes:
+        for strata in (
+            by_latitude(points.latitude_degrees),
+            by_surface(points.latitude_degrees, points.longitude_degrees),
+        ):
+            every += [strata.names[number] for number in np.unique(strata.member)]
+    for kind, names in {"roughness": FIFTHS, "lag": tuple(LAGS)}.items():
+        every += names if kind in found.kinds else ()
+    small = [name for name in every if name not in found.names]
+    if not small:
+        return ""
+    return f" Left out, with fewer than {FEWEST_OBSERVATIONS} observations: {', '.join(small)}."
 
 
 def rows_of(found: ByStratum, units: str) -> list[StratumRow]:

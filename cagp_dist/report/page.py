@@ -169,7 +169,7 @@ def _of_errors(run: PublishedRun) -> str:
         )
     bias = float(np.nanmean(run.points.observed - run.points.mean))
     over = " over all times" if len(run.times) > 1 else ""
-    average = f"On average {signed_amount(bias, run.variable.units, 2)}{over}."
+    average = f"Mean error (observed minus predicted): {signed_amount(bias, run.variable.units, 2)}{over}."
     return f"{average} Red and blue should look scattered: {common}"
 
 
@@ -336,7 +336,7 @@ def _strata(run: PublishedRun) -> dict[str, object] | None:
         f"neighbours.{before} Width: mean length of the error bars from end to end; shorter is better "
         "if coverage is right. CRPS: error and error bar in one number; smaller is better. PIT: "
         "high at both ends if error bars are too narrow, in the middle if they are too wide."
-        f"{weighted}",
+        f"{weighted}{by_stratum.left_out(found, run)}",
     }
 
 

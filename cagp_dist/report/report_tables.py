@@ -325,9 +325,12 @@ def record_rows(run: PublishedRun) -> list[Row]:
         "Copies of a pole merged": attributes.count("merged_pole_copies"),
     }
     versions = {name: value for name, value in origin.items() if _VERSION.fullmatch(str(value))}
+    numbers = dict(attributes.table("prior"))
+    if numbers.pop("mean_estimate", None) == "generalised":  # as the group has it
+        numbers["coefficients of the mean"] = "estimated with the field, by generalised least squares"
     prior = {
         _spoken(name): " + ".join(map(_joined, value)) if isinstance(value, list) else value
-        for name, value in attributes.table("prior").items()
+        for name, value in numbers.items()
     }
     rest = {_spoken(name).capitalize(): value for name, value in origin.items() if name not in versions}
     rows = [

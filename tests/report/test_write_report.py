@@ -245,7 +245,7 @@ def test_a_run_shows_where_its_error_bars_hold(hourly_report: Path, document: Do
     error = np.abs(scores.stratum_coverage - 0.9)[1:]
     held = int((error <= 1.96 * scores.stratum_coverage_standard_error[1:]).sum())
     furthest = str(scores.stratum.values[1 + int(np.argmax(error.values))])
-    assert f"In {held} of {error.size} groups, the coverage of the 90 % error bars is within" in text
+    assert f"In {held} of the {error.size} groups listed below, the coverage of the 90 % error bars is within" in text
     assert f"the largest difference is at {furthest}, with" in text
     assert page.count('class="bars"') == scores.sizes["stratum"]
     for name in ("reliability", "strata", "scale"):
@@ -269,6 +269,7 @@ def test_few_observations_are_not_divided(tmp_path: Path) -> None:
         in text
     )
     assert "all observations 40" in text
+    assert "Left out, with fewer than 50 observations: " in text
     assert {drawing.name for drawing in draw_charts(read_run(run))} == {"pit", "reliability", "convergence"}
 
 

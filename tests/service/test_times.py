@@ -158,7 +158,7 @@ def test_a_run_of_a_rule_is_published_under_the_key_of_the_list_and_says_its_tim
     assert again.already_done
     assert again.path == outcome.path
     attributes = xr.open_zarr(outcome.path, consolidated=False).attrs
-    assert f"# [observations] times = {listed}" in attributes["job"]
+    assert f"# The times of this run:\n# [observations] times = {listed}" in attributes["job"]
     assert xr.open_zarr(outcome.path, group="posterior", consolidated=False).sizes["time"] == 2
 
 

@@ -41,7 +41,7 @@ LAGS = {
     "beyond 3 days": "none of the {near} nearest observed places has a value within 3 days",
 }
 _LAG_HOURS = tuple(hours + 1e-6 for hours in (0.0, 6.0, 24.0, 72.0))  # but for rounding
-_FIFTHS = ("smoothest fifth", "second fifth", "middle fifth", "fourth fifth", "roughest fifth")
+FIFTHS = ("smoothest fifth", "second fifth", "middle fifth", "fourth fifth", "roughest fifth")
 _NEIGHBOURS_AT_ONCE = 2**22
 
 
@@ -148,14 +148,14 @@ def by_roughness(roughness: ArrayLike, *, units: str = "") -> Strata:
     known = np.isfinite(rough)
     if not known.any():
         return Strata("roughness", (), (), np.full(rough.shape, -1))
-    edges = np.quantile(rough[known], np.linspace(0.0, 1.0, len(_FIFTHS) + 1))
+    edges = np.quantile(rough[known], np.linspace(0.0, 1.0, len(FIFTHS) + 1))
     member = np.where(known, np.searchsorted(edges[1:-1], np.where(known, rough, 0.0)), -1)
     definitions = tuple(
         f"the {ROUGHNESS_POINTS} nearest observed values have a standard deviation of "
         f"{low:.3g} to {high:.3g} {units}".strip()
         for low, high in pairwise(edges)
     )
-    return Strata("roughness", _FIFTHS, definitions, member)
+    return Strata("roughness", FIFTHS, definitions, member)
 
 
 def by_lag(hours: ArrayLike) -> Strata:

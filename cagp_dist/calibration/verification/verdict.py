@@ -136,8 +136,8 @@ def judge(every_point: CoverageTest, by_area: CoverageTest, *, observations: int
     if kind == "too-wide" and tails.any():
         last = np.flatnonzero(tails)[-1]
         other = (
-            f" Their tails may be too narrow: {100.0 * test.coverage[last]:.1f} % lie inside their "
-            f"{100.0 * test.levels[last]:g} % error bars."
+            f" A few errors may nevertheless be larger than stated: only {100.0 * test.coverage[last]:.1f} % "
+            f"lie inside their {100.0 * test.levels[last]:g} % error bars."
         )
     chance = " and ".join(f"{300.0 * test.standard_error[i]:.1f}" for i in shown)
     return Verdict(

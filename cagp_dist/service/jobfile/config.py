@@ -165,14 +165,16 @@ def with_times(job: Job, text: str) -> Job:
 def with_listed_times(job: Job, moments: Times) -> Job:
     """Put the times (T,) that a rule came to in its place; the text of the job says which."""
     listed = _written(moments)
-    return _noted(_with_times(job, listed), job, f"[observations] times = {written_times(listed)}")
+    note = f"[observations] times = {written_times(listed)}"
+    return _noted(_with_times(job, listed), job, note, about="The times of this run:")
 
 
 def with_fit_times(job: Job, moments: Times) -> Job:
     """Put the times that a rule came to in the place of ``fit_times``; as `with_listed_times`."""
     listed = _written(moments)
     note = f"[prior] fit_times = {written_times(listed)}"
-    return _noted(changed(job, "prior", fit_times=listed), job, note)
+    about = "The times that the prior of this run was fitted to:"
+    return _noted(changed(job, "prior", fit_times=listed), job, note, about=about)
 
 
 def job_of_fit_times(job: Job) -> Job | None:
@@ -191,8 +193,9 @@ def _with_times(job: Job, found: tuple[str, ...] | TimeRule | None) -> Job:
     return changed(job, "observations", times=found)
 
 
-def _noted(replaced: Job, job: Job, note: str) -> Job:
+def _noted(replaced: Job, job: Job, note: str, *, about: str = "") -> Job:
     """Give a job the text of the one that it was made of, with a comment on lines of its own."""
     lines = textwrap.wrap(note, 100, break_long_words=False, break_on_hyphens=False)
+    lines = [about, *lines] if about else lines
     replaced._text = "\n".join([job.text.rstrip("\n"), *(f"# {line}" for line in lines), ""])
     return replaced
