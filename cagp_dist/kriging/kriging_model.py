@@ -798,7 +798,7 @@ class Kriging:
             result = with_biases(result, solved.solution, observed, learned, targets.points.size)
         result = with_outliers(result, observed, learned)
         if self._suspicion:
-            helps = 'outliers="robust" gives these less weight, cagp.check lists them.'
+            helps = 'Look at them first: cagp.check lists them. outliers="robust" gives them less weight.'
             result.attrs["suspicious_values"] = f"{self._suspicion} {helps}"
         if solved.innovations is not None:
             result.attrs |= solved.innovations.attributes()

@@ -50,7 +50,7 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
             *lines,
             f"fit          {result.status.value}, to {learned.fitted_to} ({result.method})",
             *([errors] if (errors := _all_errors(observed, learned)) else []),
-            f"numbers      {learned.numbers}",
+            f"parameters   {learned.numbers}",
             *_intervals(observed, learned),
         ]
     )

@@ -420,7 +420,8 @@ def fit_model(
         if ellipse is None:
             return FittedModel(given, asked.mean, known, level - least, held=reasons, excess=observed.excess)
     sites = sites_of_fit(observed, places) if sites is None else sites
-    with work.narrator.stage("fit", f"kernel and noise by {sites.chosen.size:,} observations") as report:
+    text = f"fitting kernel and noise to {sites.chosen.size:,} observations"
+    with work.narrator.stage("fit", text) as report:
 
         def said(state: FitProgress) -> None:
             report(None, f"likelihood {state.evaluations}")

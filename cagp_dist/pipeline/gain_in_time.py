@@ -8,6 +8,7 @@ from cagp_dist.likelihood.kernel_choice import MARGIN
 from cagp_dist.pipeline.fitted_model import FittedModel
 from cagp_dist.pipeline.map_mean import mean_of, residuals_about
 from cagp_dist.pipeline.observations import Observations, hours_since
+from cagp_dist.text import digits_text
 
 # Times that follow each other, and places, of the values that decide: some milliseconds
 TIMES, PLACES = 8, 50
@@ -59,8 +60,8 @@ def gain_of_other_times(observed: Observations, learned: FittedModel) -> str:
         return ""
     return (
         f"Each map uses only the observations of its own time. The log-likelihood of {hours.size} values is "
-        f"higher by {tried[best]:.0f} if those around it in time are used too, over about {best:.2g} hours: "
-        'at="observed" maps them this way.'
+        f"higher by {tried[best]:.0f} if values at other times, up to about {digits_text(best, 2)} hours "
+        'away, are used too; more than about 10 is strong evidence. at="observed" makes the maps this way.'
     )
 
 

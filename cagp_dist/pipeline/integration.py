@@ -106,7 +106,7 @@ def with_numbers_integrated(
                 key="not-integrated",
             )
         return replace(learned, numbers=f"plugged in: {obstacle}")
-    about = f"lengthscale, variance and noise by {observed.there.size:,} places"
+    about = f"integrating over lengthscale, variance and noise, from {counted(observed.there.size, 'place')}"
     with narrator.stage("integral", about) as report:
         kernel = learned.kernel
         if isinstance(kernel, Directional):
@@ -300,7 +300,7 @@ def _with_errors_of_numbers(
     square = np.zeros(found.std.shape)
     drift, of_terms = found.drift, np.zeros(1) if found.drift is None else np.zeros(found.drift.std.shape)
     for at, (weight, model) in enumerate(learned.likely, start=1):
-        own = execution.part(at, parts, "numbers by their probability")
+        own = execution.part(at, parts, "other sets of parameters")
         own = replace(own, on_plan=lambda plan: None)  # the same
         other = solve_map(observed, model, targets, solver=solver, execution=own)
         square += weight * (other.std**2 + (other.mean - found.mean) ** 2)

@@ -319,8 +319,8 @@ class _Search:
         return replace(
             model,
             likely=likely,
-            numbers=f"the likeliest; as there are no more than {few}, errors are averaged over {len(likely)} "
-            "others, drawn by their probability",
+            numbers=f"the most likely ones; as there are only {few}, error bars are averaged over "
+            f"{len(likely)} other probable sets of parameters",
         )
 
     def _likely(self, found: FittedModel) -> list[tuple[float, Kernel]]:

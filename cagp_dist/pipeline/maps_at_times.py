@@ -146,7 +146,8 @@ def fit_in_space_and_time(observed: Observations, asked: ModelSettings, work: Fi
         )
 
     candidates, some = candidates_in_time(kernel, asked.in_time), chosen(COMPARED)
-    with work.narrator.stage("fit", text_of_fit(len(X))):
+    text = f"fitting a kernel of space and time, and noise, to {len(X):,} observations"
+    with work.narrator.stage("fit", text):
         results = [fitted(candidates[0], some)]
         near = partial(fitted, some=some, start=start_of(results[0]), starts=1)
         results += [near(family) for family in candidates[1:]]
@@ -264,11 +265,6 @@ def work_in_time(values: int, places: int, *, deviating: bool, workers: int) -> 
         fitted = min(values, DENSE_TIMES * places, SUMMED) if stations else values
         size = FitSize("vecchia", fitted, 1, None, 0, deviating=deviating)
     return FITS * fit_work(size, workers=workers)
-
-
-def text_of_fit(values: int) -> str:
-    """Say what is fitted to so many values."""
-    return f"kernel of space and time, and noise, by {values:,} observations"
 
 
 def predict_in_time(

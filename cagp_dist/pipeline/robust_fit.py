@@ -112,10 +112,11 @@ def looks_wrong(observed: Observations, model: FittedModel, executor: Executor) 
     found = contamination(*left.errors(), rescaled=True)
     if found.gain < TOLD:
         return ""
-    whole = f", which stand for {observed.count:,}," if some.count < observed.count else ""
+    whole = f" (chosen evenly from {observed.count:,})" if some.count < observed.count else ""
     return (
-        f"A few of {some.count:,} values{whole} look wrong, or are of places unlike their surroundings, "
-        f"such as mountains: wider noise for these raises the log-likelihood by {found.gain:.0f}."
+        f"A few of {some.count:,} values{whole} look wrong, or belong to places unlike their surroundings, "
+        f"such as mountains. Wider noise for these few raises the log-likelihood by {found.gain:.0f}; more "
+        "than about 10 is strong evidence."
     )
 
 

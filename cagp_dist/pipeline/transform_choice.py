@@ -138,7 +138,7 @@ def transform_of_values(
             key="transform-in-time",
             remedies=(Setting("transform", "log"),),
         )
-    with narrator.stage("transform", f"which of the values, by {MOST_PLACES} places at most"):
+    with narrator.stage("transform", f"choosing one for the values, from at most {MOST_PLACES} places"):
         part = _part(observed)
         first = _fitted(part.transformed(NormalScore.of(part.values[part.present])), settings, execution)
         found: dict[str, tuple[Transform, float]] = {}

@@ -135,8 +135,8 @@ def _held(found: ByStratum, distribution: str, level: str, *, again: bool = Fals
     if again:
         return f"{counts}; the largest difference is at {found.names[furthest]}, with {share}."
     return (
-        f"In {counts} groups listed below, the coverage of the {level} error bars is within the 95 % range that chance "
-        f"explains; the largest difference is at {found.names[furthest]}, with {share} inside."
+        f"In {counts} groups listed below, the coverage of the {level} error bars is within the 95 % range "
+        f"that chance explains; the largest difference is at {found.names[furthest]}, with {share} inside."
     )
 
 

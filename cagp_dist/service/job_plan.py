@@ -34,7 +34,7 @@ from cagp_dist.pipeline.fitted_model import sites_of_fit
 from cagp_dist.pipeline.fitting import Sites, method_of
 from cagp_dist.pipeline.labelled_fit import work_of_searches
 from cagp_dist.pipeline.labels import Labels
-from cagp_dist.pipeline.maps_at_times import text_of_fit, work_in_time
+from cagp_dist.pipeline.maps_at_times import work_in_time
 from cagp_dist.pipeline.recalibration import Errors
 from cagp_dist.pipeline.solve_plans import (
     demands_of_patterns,
@@ -229,7 +229,8 @@ def _fit(job: Job, size: Size, seen: ChosenPoints | None, *, workers: int) -> tu
             values = int(np.count_nonzero(of_times.points.present[:, seen.design.train]))
             deviating = of_times.points.noise_variance is not None
         work = often * work_in_time(values, size.observed, deviating=deviating, workers=workers)
-        return f"{text_of_fit(values)}, are fitted first, about {work}", work
+        text = f"a kernel of space and time, and noise, are fitted first, to {values:,} observations"
+        return f"{text}, about {work}", work
     labelled = bool(table.bias_by) or len(job.observations.variables) > 1 or job.observations.in_depth
     text = "the parameters of [prior] are fitted first, to "
     sites, listed = None, table.fit_times

@@ -47,8 +47,8 @@ def words_of_values(prepared: PreparedJob, model: FittedModel, executor: Executo
     if prior.outliers == "keep" and prepared.recalibration.method == "none" and not rain:
         said = looks_wrong(observed, model, executor)
         found["suspicious_values"] = said and (
-            f'{said} outliers = "robust" in [prior] gives these less weight, quality = "flag" in '
-            "[observations] leaves out what all others contradict."
+            f'{said} Look at them first: `cagp check` lists them. outliers = "robust" in [prior] gives them '
+            'less weight, and quality = "flag" in [observations] leaves them out.'
         )
     return {name: said for name, said in found.items() if said}
 

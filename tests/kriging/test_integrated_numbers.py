@@ -52,7 +52,7 @@ def test_few_observations_are_integrated_over_and_it_is_said(few):
     assert "field_quantile" not in plain
     assert plain["std"].mean() < sought["std"].mean()
     text = cagp.Kriging().fit(few).summary()
-    assert "numbers      integrated over because" in text
+    assert "parameters   integrated over because" in text
     low, high = re.search(r"90% of probability: lengthscale (\S+) to (\S+) km", text).groups()
     ends = [kilometres_of_chord(chord) for chord in known.attrs["lengthscale_interval"]]
     np.testing.assert_allclose([float(low), float(high)], ends, rtol=0.005)

@@ -115,7 +115,7 @@ def test_few_values_have_error_bars_that_count_the_numbers() -> None:
         np.testing.assert_allclose(found[f"{name}_mean"], mean[own], rtol=0, atol=1e-8)
         np.testing.assert_allclose(found[f"{name}_std"], np.sqrt(square[own]), rtol=0, atol=1e-7)
     assert np.mean(np.sqrt(square)) > np.mean(plugged)
-    assert "drawn by their probability" in found.attrs["hyperparameters"]
+    assert "other probable sets of parameters" in found.attrs["hyperparameters"]
     # numbers of draws go with those of the fit: logarithms of lengthscales within three standard errors
     lengths = [np.log(other.lengthscales[0]) for _, other in learned.likely]
     assert abs(np.mean(lengths) - np.log(learned.lengthscales[0])) < 3.0 * np.std(lengths)

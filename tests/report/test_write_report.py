@@ -245,7 +245,10 @@ def test_a_run_shows_where_its_error_bars_hold(hourly_report: Path, document: Do
     error = np.abs(scores.stratum_coverage - 0.9)[1:]
     held = int((error <= 1.96 * scores.stratum_coverage_standard_error[1:]).sum())
     furthest = str(scores.stratum.values[1 + int(np.argmax(error.values))])
-    assert f"In {held} of the {error.size} groups listed below, the coverage of the 90 % error bars is within" in text
+    assert (
+        f"In {held} of the {error.size} groups listed below, the coverage of the 90 % error bars is within"
+        in text
+    )
     assert f"the largest difference is at {furthest}, with" in text
     assert page.count('class="bars"') == scores.sizes["stratum"]
     for name in ("reliability", "strata", "scale"):

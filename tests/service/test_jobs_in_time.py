@@ -205,7 +205,7 @@ def test_a_plan_says_how_many_values_a_time_sees(tmp_path):
     unfitted = {"kernel": "matern32", "mean": "constant", "time_kernel": "auto"}
     told = plan_job(the_job(tmp_path, table, prior=unfitted)).lines()[0]
     assert told.startswith(
-        f"kernel of space and time, and noise, by {size.joined} observations, are fitted first"
+        f"a kernel of space and time, and noise, are fitted first, to {size.joined} observations, about"
     )
 
 
