@@ -204,7 +204,8 @@ class Maps:
         ------
         ArgumentError
             With the key "not-of-rows" where the result is not at the rows of the table, one after the other,
-            at their time; with "fill-columns" where the table has such columns.
+            at their time; with "fill-columns" where the table has such columns; with "fill-of-field" where a
+            grid came, whose gaps ``field.fillna(krige(field)["mean"])`` fills.
 
         Examples
         --------

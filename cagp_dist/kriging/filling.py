@@ -31,6 +31,7 @@ SAME_PLACE = 1e-9  # of the size of a coordinate: what reading may have rounded
 
 def filled_table(dataset: xr.Dataset, table: "Source") -> "pd.DataFrame":
     """Add the two columns to a copy of a table; see `Maps.fill`."""
+    _refuse_fields(table)
     frame, stem = table_as_it_is(table), stem_of(dataset)
     if taken := [name for name in ADDED if name in frame.columns]:
         raise ArgumentError(
@@ -53,6 +54,21 @@ def filled_table(dataset: xr.Dataset, table: "Source") -> "pd.DataFrame":
     frame = frame.assign(**columns)
     frame.attrs["filled_units"] = str(mean.attrs.get("units", ""))
     return frame
+
+
+def _refuse_fields(table: object) -> None:
+    """Refuse an object that has a grid, whose gaps have another way."""
+    if isinstance(table, xr.Dataset):
+        if all(variable.ndim <= 1 for variable in table.data_vars.values()):
+            return  # points along one dimension, which are a table
+    elif not isinstance(table, xr.DataArray):
+        return
+    raise ArgumentError(
+        f"fill came with a field, a {type(table).__name__}; expected the table of whose rows this is the "
+        'result. The gaps of a field are filled by filled = cagp.krige(field); field.fillna(filled["mean"]) '
+        "then keeps the measured values.",
+        key="fill-of-field",
+    )
 
 
 def _measured(observed: "ObservedObject") -> tuple[Indices, Array]:

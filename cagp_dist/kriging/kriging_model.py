@@ -649,6 +649,7 @@ class Kriging:
         self,
         to: "To | Array" = None,
         return_std: bool = False,
+        return_cov: bool = False,
         *,
         kind: Kind = "grid",
         at: At = None,
@@ -661,6 +662,8 @@ class Kriging:
         to : as for `krige`, or array or list of rows, shape (q, 2 + k)
             Latitudes and longitudes in degrees, or x and y of a plane, and columns as for `fit`. After
             ``fit(X, y)`` a data frame counts as an array, whose columns are found by their names.
+        return_cov : bool
+            As scikit-learn has it; there are no covariances here, and True is an error that says what to call.
         kind, at, mask
             As for `krige`; ``at`` instead of the times of the model, if it was made with ``at``.
 
@@ -671,6 +674,13 @@ class Kriging:
             deviations of the field. T are the fields, or the times of ``at``. Of several variables always a
             data set.
         """
+        if return_cov:
+            raise ArgumentError(
+                "return_cov is True, and predict gives no covariances: there are as many as pairs of targets. "
+                "Draws of the field have them: model.sample(places, 500). With a prior whose parameters are "
+                'all given, cagp.condition(..., covariance="full") computes the matrix itself.',
+                key="return-cov",
+            )
         observed, learned = self._fitted()
         arrays = are_rows(to) or (self._of_arrays and isinstance(to, DataFrameLike))
         if are_rows(to):

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
@@ -38,6 +39,28 @@ def test_gaps_of_a_table_are_filled_and_all_else_stays(table):
     np.testing.assert_array_equal(filled["filled_std"][gap], result["std"][gap])
     assert filled["filled_std"][~gap].isna().all()
     assert filled.attrs["filled_units"] == "degC"
+
+
+def test_a_field_with_gaps_is_filled_on_its_own_grid():
+    """As the page says, and `fill` says so."""
+    rng = np.random.default_rng(5)
+    field = xr.DataArray(
+        rng.normal(15.0, 3.0, (5, 6)),
+        coords={"latitude": np.arange(45.0, 50.0), "longitude": np.arange(5.0, 11.0)},
+        dims=("latitude", "longitude"),
+        name="t",
+        attrs={"units": "degC"},
+    )
+    field[1, 2] = field[3, 4] = np.nan
+    result = cagp.krige(field, **NUMBERS)
+    complete, known = field.fillna(result["mean"]), field.notnull()
+    assert not complete.isnull().any()
+    xr.testing.assert_equal(complete.where(known), field)
+    np.testing.assert_array_equal(complete.values[~known], result["mean"].values[~known])
+    for given in (field, field.to_dataset()):
+        with pytest.raises(ArgumentError, match="fillna") as refused:
+            result.cagp.fill(given)
+        assert refused.value.key == "fill-of-field"
 
 
 @pytest.mark.filterwarnings("ignore:1 row is a copy of another row")

@@ -44,6 +44,9 @@ def test_arrays_in_arrays_out(stations, model):
     np.testing.assert_array_equal(marked.predict(places), mean)
     several = cagp.Kriging(**KNOWN).fit(X, np.column_stack([y, y + 1.0]))
     assert several.predict(places, return_std=True)[1].shape == (2, 2)
+    with pytest.raises(ArgumentError, match="sample") as refused:
+        by_arrays.predict(places, return_cov=True)
+    assert refused.value.key == "return-cov"
     assert 0.5 < by_arrays.score(X, y) < 1.0
 
 
