@@ -663,7 +663,7 @@ class Kriging:
             Latitudes and longitudes in degrees, or x and y of a plane, and columns as for `fit`. After
             ``fit(X, y)`` a data frame counts as an array, whose columns are found by their names.
         return_cov : bool
-            As scikit-learn has it; there are no covariances here, and True is an error that says what to call.
+            As scikit-learn has it. There are no covariances here: True is an error that says what to call.
         kind, at, mask
             As for `krige`; ``at`` instead of the times of the model, if it was made with ``at``.
 
@@ -676,7 +676,7 @@ class Kriging:
         """
         if return_cov:
             raise ArgumentError(
-                "return_cov is True, and predict gives no covariances: there are as many as pairs of targets. "
+                "return_cov is True, and predict gives no covariances, one for each pair of targets. "
                 "Draws of the field have them: model.sample(places, 500). With a prior whose parameters are "
                 'all given, cagp.condition(..., covariance="full") computes the matrix itself.',
                 key="return-cov",

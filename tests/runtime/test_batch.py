@@ -230,6 +230,20 @@ def test_the_script_of_a_pbs_job(tmp_path, monkeypatch):
     assert re.sub(r"tls://[0-9.]+:\d+", "tls://ADDRESS", script) == PBS_SCRIPT
 
 
+def test_the_page_prints_a_batch_script_and_submits_nothing(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("dask_jobqueue")
+    (tmp_path / "sbatch").write_text(f"#!/bin/sh\ntouch {tmp_path}/submitted\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "slurm.md").read_text()
+    lines = re.search(r"```python\n(from dask_jobqueue .*?)```", page, re.DOTALL)
+    with dask.config.set({"jobqueue.slurm.queue": "compute", "jobqueue.slurm.walltime": "02:00:00"}):
+        exec(lines[1], {})
+    said = capsys.readouterr().out
+    assert {"#SBATCH -p compute", "#SBATCH -t 02:00:00", "#SBATCH --mem=4G"} <= set(said.splitlines())
+    assert not (tmp_path / "submitted").exists()
+
+
 def test_the_folder_of_a_worker_is_its_own_and_goes_with_it(tmp_path):
     script = "\n".join([*batch.spill_folder(str(tmp_path)), 'ls -ld "$CAGP_SPILL"'])
     found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=60)
