@@ -118,7 +118,7 @@ def observed_beside(
         observed = observations._fitted()[0]
         observed = next((each for each in observed.variables if each.name == variable), observed)
     else:
-        value = {} if variable is None else {"value": variable}
+        value: dict[str, Any] = {} if variable is None else {"value": variable}
         asked = asked_of(result, observations)
         settings, plane = _settings_of(result, asked), _columns_of(asked)
         try:
