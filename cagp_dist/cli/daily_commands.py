@@ -173,7 +173,7 @@ def _list(root: Path, times: "Times", damaged: Mapping[str, Exception]) -> None:
     for time in np.union1d(times, records.times()):
         day, run = records.failed.get(written_day(time)), runs.get(time)
         if day is not None:
-            typer.echo(in_one_line(f"{day.word} before: {day.line()}"))
+            typer.echo(in_one_line(f"{day.word}: {day.line()}"))
         else:
             earlier = run is not None and run.numerical_version != numerical_version()
             unsolved = "given up" if written_day(time) in records.given_up else "new"

@@ -27,7 +27,7 @@ from cagp_dist.kriging.drawn_maps import (
 )
 from cagp_dist.kriging.plots import Plots, biases_of, check_there
 from cagp_dist.kriging.result_distribution import Of, distribution_of
-from cagp_dist.kriging.result_model import observed_beside
+from cagp_dist.kriging.result_model import observed_of_each
 from cagp_dist.kriging.truth_scores import scores_of_result
 from cagp_dist.pages import templates
 from cagp_dist.space import Plane
@@ -261,7 +261,7 @@ class Maps:
                 "the same for all. Choose of the others first: dataset.isel(sample=0).",
                 key="several-dimensions",
             )
-        observed = None if observations is None else observed_beside(observations, every[0], self._dataset)
+        observed = observed_of_each(observations, names, every[0], self._dataset)
         titles = [str(values.attrs.get("long_name", values.name)) for values in every]
         moving = []
         for panel, values, title in zip(figure.axes[: len(every)], every, titles, strict=True):
@@ -285,9 +285,9 @@ class Maps:
             for panel, values, shown, scale in moving:
                 one, stamp = one_field(values, where, field)
                 shown.set_array(_coloured(one, where, frame, width=width))
-                if observed is not None:
+                if observed:
                     there = len(panel.collections)
-                    draw_observed(panel, frame, observed, values, where, field, scale)
+                    draw_observed(panel, frame, observed[str(values.name)], values, where, field, scale)
                     drawn += panel.collections[there:]
             figure.canvas.draw()
             figure.set_layout_engine("none")  # all lie as the first does

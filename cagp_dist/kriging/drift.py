@@ -10,6 +10,7 @@ the kriging system with unbiasedness constraints ([Cressie 1993, 3.4]; universal
 what `cagp_dist.condition` computes with any solver (math 1.7).
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -50,6 +51,7 @@ from cagp_dist.prior import Mean
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.text import alternatives, counted
 from cagp_dist.variables import bare
+from cagp_dist.variables.stated_units import unit_of_name
 from cagp_dist.variables.units import conversion
 from cagp_dist.warned import warn
 
@@ -155,11 +157,12 @@ class StaticColumn:
 
         Values of ``elevation_m`` beside others in km are in metres.
         """
-        ending = self.name.rpartition("_")[2]
-        if self.units and not elsewhere:
-            return self.units, ending if conversion(self.units, ending) else ""
-        if elsewhere and not self.units:
-            return ending if conversion(elsewhere, ending) else "", elsewhere
+        length = re.fullmatch(r".+_(m|km|ft)", self.name)
+        ending = length[1] if length else unit_of_name(self.name)
+        if self.units and not elsewhere and conversion(self.units, ending):
+            return self.units, ending
+        if elsewhere and not self.units and conversion(elsewhere, ending):
+            return ending, elsewhere
         return self.units, elsewhere
 
     def brought(self, values: Array, units: str) -> Array:
@@ -171,6 +174,11 @@ class StaticColumn:
                 f"the drift {self.name!r} is in {own!r} at the observations and in {theirs!r} at the "
                 "targets, which do not convert; expected one quantity. Correct the units, or give the same.",
                 key="drift-units",
+            )
+        if found != (1.0, 0.0) and not (units and self.units):
+            warn(
+                f"the drift {self.name!r} is converted from {theirs!r} to {own!r}: one is stated, the other "
+                "the end of its name. If that is no unit, give the column or variable another name."
             )
         return found[0] * values + found[1]
 

@@ -58,10 +58,7 @@ def filled_table(dataset: xr.Dataset, table: "Source") -> "pd.DataFrame":
 
 def _refuse_fields(table: object) -> None:
     """Refuse an object that has a grid, whose gaps have another way."""
-    if isinstance(table, xr.Dataset):
-        if all(variable.ndim <= 1 for variable in table.data_vars.values()):
-            return  # points along one dimension, which are a table
-    elif not isinstance(table, xr.DataArray):
+    if not isinstance(table, xr.Dataset | xr.DataArray) or located(table).axes is None:
         return
     raise ArgumentError(
         f"fill came with a field, a {type(table).__name__}; expected the table of whose rows this is the "

@@ -16,7 +16,7 @@ from cagp_dist.kriging.drawn_charts import draw_series, draw_variogram, time_axi
 from cagp_dist.kriging.drawn_folds import draw_folds
 from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, maps_of, own_figure, stamp_of
 from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of, stems_of
-from cagp_dist.kriging.result_model import model_of, observed_beside
+from cagp_dist.kriging.result_model import model_of, observed_beside, observed_of_each
 from cagp_dist.text import nearest
 from cagp_dist.variables.units import symbol
 
@@ -100,6 +100,12 @@ class Plots:
         first, where = self._dataset[names[0]], located(self._dataset)
         axis = time_axis_of(first, where)
         if variables is None and field is None and time is None and axis is not None:
+            if len(stems_of(self._dataset)) > 1:
+                raise ArgumentError(
+                    "the result has several variables at places over time, and series are drawn of one; "
+                    f"expected one of them: result[{names[:2]}].cagp.plot().",
+                    key="several-series",
+                )
             observed = None if observations is None else observed_beside(observations, first, self._dataset)
             return draw_series(self._dataset, where, axis, observed, ax)
         return _maps(
@@ -258,12 +264,7 @@ def _maps(
 ) -> "Figure":
     """Draw variables at the fields that are chosen of one like them, with observations in its units."""
     where = located(dataset)
-    observed = {}
-    if observations is not None:
-        if len(stems_of(dataset)) > 1:
-            observed = {name: observed_beside(observations, dataset[name], dataset) for name in names}
-        else:
-            observed = dict.fromkeys(names, observed_beside(observations, like, dataset))
+    observed = observed_of_each(observations, names, like, dataset)
     fields = fields_of(like, where, field=field, time=time)
     return maps_of(
         dataset,

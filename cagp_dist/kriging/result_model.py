@@ -2,6 +2,7 @@
 
 import ast
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -116,7 +117,17 @@ def observed_beside(
     variable = _variable_of(field, result)
     if isinstance(observations, Kriging):
         observed = observations._fitted()[0]
-        observed = next((each for each in observed.variables if each.name == variable), observed)
+        every = observed.variables or (observed,)
+        found = [each for each in every if variable in (None, each.name)]
+        if len(found) != 1:
+            there = ", ".join(repr(each.name) for each in every)
+            raise ArgumentError(
+                f"the fitted Kriging is of {there}, and {field.name!r} is of "
+                f"{'one variable' if variable is None else repr(variable)}; expected its own observations: "
+                "name the variables that are drawn, or give the table.",
+                key="other-variable",
+            )
+        (observed,) = found
     else:
         value: dict[str, Any] = {} if variable is None else {"value": variable}
         asked = asked_of(result, observations)
@@ -135,6 +146,17 @@ def observed_beside(
             key="units",
         )
     return observed
+
+
+def observed_of_each(
+    observations: "Source | Kriging | None", names: Sequence[str], like: xr.DataArray, result: xr.Dataset
+) -> dict[str, ObservedObject]:
+    """Read the observations of each variable that is drawn; of a result of one, those of a field like it."""
+    if observations is None:
+        return {}
+    if len(stems_of(result)) > 1:
+        return {name: observed_beside(observations, result[name], result) for name in names}
+    return dict.fromkeys(names, observed_beside(observations, like, result))
 
 
 def _variable_of(field: xr.DataArray, result: xr.Dataset) -> str | None:

@@ -442,7 +442,8 @@ def fit_model(
             ellipse=ellipse,
             start=start,
         )
-    fitted_to = f"{sites.chosen.size:,} of {places.size:,} observed places"
+    what = "values" if VARIABLE in observed.beside else "places"  # a place has one of each variable
+    fitted_to = f"{sites.chosen.size:,} of {places.size:,} observed {what}"
     if observed.fields > 1:
         fitted_to += f", {sites.times.size} of {observed.fields} fields"
     if least > 0.0 and level is None and nugget <= NO_NUGGET * least:

@@ -60,8 +60,9 @@ def gain_of_other_times(observed: Observations, learned: FittedModel) -> str:
         return ""
     return (
         f"Each map uses only the observations of its own time. The log-likelihood of {hours.size} values is "
-        f"higher by {tried[best]:.0f} if values at other times, up to about {digits_text(best, 2)} hours "
-        'away, are used too; more than about 10 is strong evidence. at="observed" makes the maps this way.'
+        f"higher by {tried[best]:.0f} if values at other times are used too, with a correlation that "
+        f"fades over about {digits_text(best, 2)} hours; "
+        'more than about 10 is strong evidence. at="observed" makes the maps this way.'
     )
 
 

@@ -377,13 +377,15 @@ def advice_of_means(mean: Array, likely: Array, observed: Observations, *, in_jo
     value in twenty exceeds.
     """
     largest = float(np.nanmax(observed.values_in_units))
-    beyond = np.count_nonzero((mean > largest) & ((mean > likely) | (mean > FAR_ABOVE * largest)))
-    if not beyond or observed.transform is None:
+    far = (mean > FAR_ABOVE * largest) & (largest > 0.0)
+    beyond = (mean > largest) & ((mean > likely) | far)
+    if not beyond.any() or observed.transform is None:
         return ""
+    places = f"At {np.count_nonzero(beyond):,} of {np.count_nonzero(np.isfinite(likely)):,} places"
     return (
-        f"At {beyond:,} of {np.count_nonzero(np.isfinite(likely)):,} places the mean is above the largest "
-        f"observation, {largest:.4g}, and up to {float(np.nanmax(mean)):.3g}: it follows from a tail of "
-        f"{observed.transform.text} that no observation shows. Take the median, which does not depend on it. "
+        f"{places} the mean is above the largest observation, {largest:.4g}, and up to "
+        f"{float(mean[beyond].max()):.3g}: it follows from a tail of {observed.transform.text} that no "
+        "observation shows. Take the median, which does not depend on it. "
         f"{_asking('auto', in_job)} compares transforms and may choose one with less of a tail."
     )
 

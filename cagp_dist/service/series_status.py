@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -261,7 +262,7 @@ def _age(span: np.timedelta64) -> str:
     """Write an age in hours, beyond three days in days."""
     hours = float(span / np.timedelta64(1, "h"))
     shown, unit = (hours, "h") if hours <= HOURS_SHOWN else (hours / 24.0, "days")
-    return f"{shown:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{ceil(10.0 * shown - 1e-6) / 10.0:.1f}".removesuffix(".0") + f" {unit}"  # no less than it is
 
 
 def status_of(root: Path) -> SeriesStatus:

@@ -56,9 +56,9 @@ CANDIDATES = 8
 """Points for each inducing point among which it is looked for."""
 
 DIRECTIONS = ("learned", "conjugate gradients", "means of blocks", "random")
-LEARNT, CG, FIXED, INDUCING = "learned", "conjugate gradients", "means of blocks", "inducing points"
+LEARNED, CG, FIXED, INDUCING = "learned", "conjugate gradients", "means of blocks", "inducing points"
 EXACT = "exact"
-METHODS = (LEARNT, CG, FIXED, INDUCING)
+METHODS = (LEARNED, CG, FIXED, INDUCING)
 COLOURS = dict(zip((*METHODS, "random"), (ACCENT, "#d9772b", "#2a9168", "#8a63b5", "#777777"), strict=True))
 
 
@@ -148,7 +148,7 @@ class Learning:
         gram = kernel(self.data.X, self.data.X) + noise * np.eye(n)
         leading = eigh(gram, subset_by_index=(n - i, n - 1))[1]
         spans = {
-            LEARNT: self.layout.columns(self.weights(step)),
+            LEARNED: self.layout.columns(self.weights(step)),
             CG: krylov_space(gram, self.data.y, i),
             FIXED: self.layout.columns(np.ones(n)),
             "random": np.random.default_rng(0).standard_normal((n, i)),
@@ -163,7 +163,7 @@ class Learning:
         posterior = cagp.condition(prior, data.X, data.y, data.X_test, solver=cagp.Cholesky())
         exact = posterior.variance
         solvers = {
-            LEARNT: cagp.SparseActions(self.actions, values=self.weights(self.way.steps)),
+            LEARNED: cagp.SparseActions(self.actions, values=self.weights(self.way.steps)),
             CG: cagp.ConjugateGradient(self.actions),
             FIXED: cagp.SparseActions(self.actions, values=np.ones(n), tuned=False),
         }

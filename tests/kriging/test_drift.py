@@ -291,12 +291,21 @@ def test_units_of_a_drift_are_converted_or_refused(region, elevation):
             found = cagp.krige(heights, to=to, **settings)
             np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
     ending = table | {"elevation_m": height[:90]}  # which converts to km, and is in metres
-    for unit, factor in (("km", 1e-3), ("m", 1.0)):
-        other = (factor * elevation).rename("elevation_m").assign_attrs(units=unit)
-        found = cagp.krige(ending, to=other, **settings | {"mean": "elevation_m"})
-        np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
+    named = settings | {"mean": "elevation_m"}
+    with pytest.warns(UserWarning, match="converted from 'km' to 'm': .* the end of its name"):
+        found = cagp.krige(
+            ending, to=(1e-3 * elevation).rename("elevation_m").assign_attrs(units="km"), **named
+        )
+    np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
+    found = cagp.krige(ending, to=elevation.rename("elevation_m").assign_attrs(units="m"), **named)
+    np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
     ending = table | {"elevation_m (km)": 1e-3 * height[:90]}
-    found = cagp.krige(ending, to=elevation.rename("elevation_m"), **settings | {"mean": "elevation_m"})
+    with pytest.warns(UserWarning, match="converted from 'm' to 'km'"):
+        found = cagp.krige(ending, to=elevation.rename("elevation_m"), **named)
+    np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
+    cover = table | {"cover_1": 0.05 * height[:90]}  # per cent: "1" is no unit of a name
+    field = (0.05 * elevation).rename("cover_1").assign_attrs(units="%")
+    found = cagp.krige(cover, to=field, **settings | {"mean": "cover_1"})
     np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
     with pytest.raises(DataError) as refused:
         cagp.krige(heights, to=elevation.assign_attrs(units="Pa"), **settings)

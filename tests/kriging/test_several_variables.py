@@ -10,6 +10,7 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, CagpError
 from cagp_dist.geometry import unit_sphere
+from cagp_dist.kriging import accessor
 
 B = np.array([[4.0, 4.8], [4.8, 9.0]])
 NOISE = np.array([0.2, 0.5])
@@ -252,6 +253,7 @@ def test_what_else_a_model_of_several_variables_gives() -> None:
     assert model.summary().count("correlation") == 1
     assert "correlation tmin tmax 0." in model.summary()
     assert "at 30 places" in model.summary()
+    assert "49 of 49 observed values" in model.summary()
     with pytest.raises(ArgumentError) as refused:
         model.variogram()
     assert refused.value.key == "variogram-of-columns"
@@ -259,16 +261,34 @@ def test_what_else_a_model_of_several_variables_gives() -> None:
 
 def test_each_variable_is_drawn_with_its_own_observations() -> None:
     table, _ = _simulated(30, 9)
-    found = cagp.krige(table, to=1.0, value=["tmin", "tmax"], prior=GIVEN, progress=False)
-    model = cagp.Kriging(value=["tmin", "tmax"], prior=GIVEN, progress=False).fit(table)
+    given = {"prior": GIVEN, "progress": False}
+    found = cagp.krige(table, to=1.0, value=["tmin", "tmax"], **given)
+    model = cagp.Kriging(value=["tmin", "tmax"], **given).fit(table)
     for observations in (table, model):
         figure = found.cagp.plot(observations=observations)
         for panel, name in zip(figure.axes[::2], ("tmin", "tmax"), strict=False):
             assert name in panel.get_title(loc="left")
-            (dots,) = [
-                each for each in panel.collections if each.get_offsets().shape[0] == table[name].count()
-            ]
-            np.testing.assert_allclose(np.sort(dots.get_array()), np.sort(table[name].dropna()))
+            seen = table[name].dropna()
+            (dots,) = [each for each in panel.collections if len(each.get_offsets()) == len(seen)]
+            np.testing.assert_allclose(np.sort(dots.get_array()), np.sort(seen))
+    alone = cagp.Kriging(value="tmin", prior=cagp.Prior(cagp.Matern32(0.05, 4.0), 0.2, 10.0)).fit(table)
+    for result, observations, drawn in ((found, alone, "tmax_mean"), (alone.predict(1.0), model, "mean")):
+        with pytest.raises(ArgumentError) as refused:
+            result.cagp.plot(drawn, observations=observations)
+        assert refused.value.key == "other-variable"
+    found.cagp.plot("tmin_mean", observations=alone)
+
+
+def test_animations_of_several_variables_have_their_own_observations(tmp_path, monkeypatch) -> None:
+    table, _ = _simulated(20, 9)
+    days = pd.concat([table.assign(date="2024-01-01"), table.assign(date="2024-01-02")])
+    found = cagp.krige(days, to=3.0, value=["tmin", "tmax"], prior=GIVEN, progress=False)
+    shown = []
+    monkeypatch.setattr(
+        accessor, "draw_observed", lambda *given: shown.append((given[2].name, given[3].name))
+    )
+    found.cagp.animate(tmp_path / "page.html", ["tmin_mean", "tmax_mean"], observations=days)
+    assert sorted(set(shown)) == [("tmax", "tmax_mean"), ("tmin", "tmin_mean")]
 
 
 def test_a_variable_is_not_starved_by_gaps() -> None:

@@ -99,6 +99,11 @@ def test_a_mean_far_above_every_gauge_is_warned_of_though_one_value_in_twenty_is
     said = advice_of_means(means, np.full(5, 200.0), seen)
     assert said.startswith("At 2 of 5 places the mean is above the largest observation, 18, and up to 187:")
     assert advice_of_means(means[:3], np.full(3, 200.0), seen) == ""
+    said = advice_of_means(np.array([20.0, 40.0]), np.array([15.0, 60.0]), seen)
+    assert "At 1 of 2 places" in said  # the other one is no place of this kind
+    assert "up to 20:" in said
+    below = SimpleNamespace(values_in_units=np.array([[-9.0, -5.0]]), transform=seen.transform)
+    assert advice_of_means(np.array([-4.9]), np.array([-4.0]), below) == ""
 
 
 def test_draws_and_scores_of_rain_are_never_below_zero(model):

@@ -1,10 +1,10 @@
 """GSTools: a variogram fitted by least squares, then ordinary kriging, or with an external drift."""
 
-from contextlib import suppress
+from functools import partial
 
 import gstools
 import numpy as np
-from harness import Predicted, Seen, serve
+from harness import ANGLES, Predicted, Seen, serve, squared_error
 
 
 def _fitted(seen: Seen, residual: np.ndarray) -> tuple[gstools.CovModel, tuple[np.ndarray, ...]]:
@@ -24,18 +24,21 @@ def ordinary(seen: Seen) -> Predicted:
     return Predicted(np.asarray(mean), np.sqrt(np.maximum(variance, 0.0)))
 
 
-def directed(seen: Seen) -> Predicted:
-    """Ordinary kriging with variograms along and across the direction in which its model fits them best."""
-    where, found = tuple(seen.X.T), {}
-    for angle in np.radians(range(0, 180, 15)):
-        axes = gstools.rotated_main_axes(dim=2, angles=angle)
-        lags, values = gstools.vario_estimate(where, seen.y, direction=axes, angles_tol=np.pi / 8)
-        model = gstools.Exponential(dim=2, anis=0.5, angles=angle)
-        with suppress(RuntimeError):  # of fits that do not converge
-            *_, explained = model.fit_variogram(lags, values, nugget=True, return_r2=True)
-            found[explained] = model
-    mean, variance = gstools.krige.Ordinary(found[max(found)], where, seen.y)(tuple(seen.X_new.T))
+def along(seen: Seen, angle: float) -> Predicted:
+    """Ordinary kriging with variograms along and across a direction, in degrees; their ratio is fitted."""
+    where, turned = tuple(seen.X.T), np.radians(angle)
+    axes = gstools.rotated_main_axes(dim=2, angles=turned)
+    lags, values = gstools.vario_estimate(where, seen.y, direction=axes, angles_tol=np.pi / 8)
+    model = gstools.Exponential(dim=2, anis=0.5, angles=turned)
+    model.fit_variogram(lags, values, nugget=True)
+    mean, variance = gstools.krige.Ordinary(model, where, seen.y)(tuple(seen.X_new.T))
     return Predicted(np.asarray(mean), np.sqrt(np.maximum(variance, 0.0)))
+
+
+def directed(seen: Seen) -> Predicted:
+    """Do so along the direction that predicts held-out observations best, or along none."""
+    methods = [ordinary, *(partial(along, angle=angle) for angle in ANGLES)]
+    return min(methods, key=lambda method: squared_error(method, seen))(seen)
 
 
 def external(seen: Seen) -> Predicted:

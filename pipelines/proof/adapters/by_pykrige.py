@@ -1,15 +1,15 @@
 """PyKrige: ordinary and universal kriging; its own fit of the variogram, an ellipse by cross-validation."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
-from harness import Predicted, Seen, serve
+from harness import ANGLES, Predicted, Seen, serve, squared_error
 from pykrige.ok import OrdinaryKriging
 from pykrige.uk import UniversalKriging
 
 VARIOGRAM = "exponential"
-ANGLES, SCALINGS = range(0, 180, 15), (1.5, 2.0, 3.0, 4.0, 6.0)  # degrees; how much longer than wide
-FOLDS = 10
+SCALINGS = 1.5, 2.0, 3.0, 4.0, 6.0  # how much longer than wide
 
 
 def ordinary(seen: Seen, *, angle: float = 0.0, scaling: float = 1.0) -> Predicted:
@@ -29,18 +29,10 @@ def ordinary(seen: Seen, *, angle: float = 0.0, scaling: float = 1.0) -> Predict
 
 def directed(seen: Seen) -> Predicted:
     """Do the same with the direction and ratio that predict held-out observations best, or with neither."""
-    fold = np.arange(len(seen.y)) % FOLDS
-
-    def squared_error(angle: float, scaling: float) -> float:
-        found = 0.0
-        for k in range(FOLDS):
-            train, test = fold != k, fold == k
-            part = Seen(seen.X[train], seen.y[train], seen.U[train], seen.X[test], seen.U[test], False)
-            found += float(np.sum((ordinary(part, angle=angle, scaling=scaling).mean - seen.y[test]) ** 2))
-        return found
-
-    angle, scaling = min([(0.0, 1.0), *product(ANGLES, SCALINGS)], key=lambda each: squared_error(*each))
-    return ordinary(seen, angle=angle, scaling=scaling)
+    ellipses = [
+        partial(ordinary, angle=angle, scaling=scaling) for angle, scaling in product(ANGLES, SCALINGS)
+    ]
+    return min([ordinary, *ellipses], key=lambda method: squared_error(method, seen))(seen)
 
 
 def universal(seen: Seen) -> Predicted:

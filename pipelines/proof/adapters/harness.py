@@ -59,6 +59,23 @@ def unit_vectors(degrees: Array) -> Array:
     )
 
 
+ANGLES = range(0, 180, 15)  # degrees, of directions that are tried
+FOLDS = 10
+
+
+def squared_error(method: Method, seen: Seen) -> float:
+    """Sum the squared errors of a method at observations of ten folds; infinity where a fit fails."""
+    fold, found = np.arange(len(seen.y)) % FOLDS, 0.0
+    for k in range(FOLDS):
+        train, test = fold != k, fold == k
+        part = Seen(seen.X[train], seen.y[train], seen.U[train], seen.X[test], seen.U[test], seen.geographic)
+        try:
+            found += float(np.sum((method(part).mean - seen.y[test]) ** 2))
+        except RuntimeError:
+            return np.inf
+    return found
+
+
 def serve(methods: Mapping[str, Method]) -> None:
     """Run the method that the command line names on every split."""
     name, problem, answer = sys.argv[1:]

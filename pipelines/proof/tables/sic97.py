@@ -31,8 +31,8 @@ TABLE = Table(
     },
     usual_peers("elevation")
     | {
-        "PyKrige, ordinary kriging, ellipse by cross-validation": Peer("pykrige", "directed"),
-        "GSTools, ordinary kriging, directional variograms": Peer("gstools", "directed"),
+        "PyKrige, ellipse by cross-validation": Peer("pykrige", "directed"),
+        "GSTools, directional variograms by cross-validation": Peer("gstools", "directed"),
         "GPBoost, gamma likelihood": Peer("gpboost", "gamma", matrices=0.0),
     },
     {},
