@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
 from cagp_dist.pipeline import NAMES, Neighbours
 from cagp_dist.pipeline.field_solves import Execution
@@ -81,9 +82,15 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     if (transform := prepared.points.transform) is not None:
         in_units = field_in_units(solution, transform)
         mean, std, scale = in_units.mean, in_units.std, float(np.nanstd(prepared.of_values.values))
+    mean, std = (each[:, : test.size][:, drawn if together else slice(None)] for each in (mean, std))
+    if transform is None and attributes.get("recalibration", "none") != "none":
+        held = part.held_out
+        assert held is not None
+        noise = model.noise_of(model.known_of(held.known_noise, held.labels))
+        plain = np.sqrt(std**2 + (noise[drawn] if noise.ndim else noise))
+        std = std * _correction(posterior, name, places, plain)
     largest = 0.0
     for said, found in ((f"{name}_mean", mean), (f"{name}_std", std)):
-        found = found[:, : test.size][:, drawn if together else slice(None)]
         # a standard deviation that all times share has no axis of them
         published = np.broadcast_to(np.atleast_2d(posterior[said].values)[:, places], found.shape)
         differences = np.abs(published - found).max(axis=0) / scale
@@ -100,6 +107,19 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
             )
         largest = max(largest, float(differences[worst]))
     return largest
+
+
+def _correction(posterior: xr.Dataset, name: str, places: Indices, plain: Array) -> Array:
+    """Factor (T, k) by which a recalibration multiplied error bars, with the plain ones of observations.
+
+    The errors that it was learned from are not predicted again. It is what the published standard deviations
+    of observations say; of a local scale, which the run has, that says only by how much all are multiplied.
+    """
+    by = np.atleast_2d(posterior[f"{name}_predictive_std"].values)[:, places] / plain
+    if "local_scale" not in posterior:
+        return np.asarray(by)
+    scale = np.atleast_2d(posterior["local_scale"].values)[:, places]
+    return np.asarray(scale * np.median(by / scale))
 
 
 def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job:

@@ -1,9 +1,11 @@
 """`cagp verify`: files, values, and test points that are solved once more."""
 
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
+import xarray as xr
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
@@ -51,6 +53,34 @@ def plain(tmp_path_factory):
 def copied(plain, tmp_path):
     """A copy of that run, and of its observations, to change."""
     return shutil.copytree(plain.parents[1], tmp_path / "out") / "runs" / plain.name
+
+
+@pytest.mark.parametrize("method", ["local-scale", "kuleshov"])
+def test_recalibrated_runs_are_solved_again(tmp_path, method):
+    """Error bars are published as they were corrected, and a wrong one among them is found."""
+    tables = {
+        "observations": {"source": "sample", "times": ["2017-04-27T12:00"]},
+        "design": {
+            "train": random_points(400),
+            "test": random_points(60, seed=1),
+            "calibration": random_points(400, seed=2),
+        },
+        "prior": {"kernel": "matern32", "lengthscale": 0.1, "variance": 100.0, "noise_variance": 0.5},
+        "solver": {"name": "cholesky"},
+    }
+    path = done(tmp_path / "out", recalibration={"method": method}, **tables)
+    assert read_group(path).attrs["recalibration"] == method
+    assert solve_again(path, points=20) < 1e-9
+    rewrite(path, partial(spoil, of_observations=method == "local-scale"))
+    with pytest.raises(StoreError, match="t2m_std"):
+        solve_again(path, points=20)
+
+
+def spoil(groups, *, of_observations):
+    """Change half of the error bars of a run a little, those of the field, and of observations too."""
+    half = np.arange(groups["posterior"].sizes["point"]) % 2
+    for name in ("t2m_std", "t2m_predictive_std")[: 1 + of_observations]:
+        groups["posterior"][name] = groups["posterior"][name] * xr.DataArray(1.0 + 1e-3 * half, dims="point")
 
 
 def test_a_run_is_solved_again_at_some_of_its_points(plain):
